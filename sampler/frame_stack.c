@@ -1,0 +1,77 @@
+/*
+ * The parts of the frame stack that are not on the executor's path.  frame_stack.h has the argument
+ * why reading is sound.
+ */
+#include "frame_stack.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t free_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct frame_stack *free_stacks;
+
+struct frame_stack *frame_stack_new(void)
+{
+	struct frame_stack *stack;
+
+	pthread_mutex_lock(&free_mutex);
+	stack = free_stacks;
+	if (stack)
+		free_stacks = stack->next_free;
+	pthread_mutex_unlock(&free_mutex);
+	if (!stack) {
+		/* Pages of frames that are never reached are never touched, thus never allocated. */
+		stack = aligned_alloc(alignof(struct frame_stack), sizeof(*stack));
+		if (!stack)
+			return NULL;
+		atomic_init(&stack->top, 0);
+	}
+	stack->thread = NULL;
+	stack->outer = NULL;
+	stack->bare_depth = 1;
+	atomic_init(&stack->thread_id, 0);
+	atomic_init(&stack->thread_frame, 0);
+	stack->next_free = NULL;
+	frame_stack_cut(stack, 0);
+	frame_stack_set_idle(stack, true);
+	return stack;
+}
+
+void frame_stack_free(struct frame_stack *stack)
+{
+	if (!stack)
+		return;
+	stack->thread = NULL;
+	frame_stack_cut(stack, 0);
+	frame_stack_set_idle(stack, true);
+	pthread_mutex_lock(&free_mutex);
+	stack->next_free = free_stacks;
+	free_stacks = stack;
+	pthread_mutex_unlock(&free_mutex);
+}
+
+void frame_stack_forget(void)
+{
+	pthread_mutex_init(&free_mutex, NULL);
+}
+
+bool frame_stack_read(const struct frame_stack *stack, unsigned tries, uint64_t *frames, uint32_t *count)
+{
+	while (tries--) {
+		uint64_t top = atomic_load_explicit(&stack->top, memory_order_acquire);
+		uint32_t depth = (uint32_t)(top & FRAME_TOP_DEPTH);
+
+		if (top & FRAME_TOP_IDLE) {
+			*count = 0;
+			return true;
+		}
+		for (uint32_t i = 0; i < depth; i++)
+			frames[i] = atomic_load_explicit(&stack->frame[i], memory_order_acquire);
+		if (atomic_load_explicit(&stack->top, memory_order_relaxed) == top) {
+			*count = depth;
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,60 @@
+/*
+ * Frame stacks as position sources: see position_source.h.  The sampler's thread only.
+ */
+#include "abandoned.h"
+#include "position_source.h"
+
+/*
+ * How often a position is read anew if it changes meanwhile.  A read takes a few dozen ns, and the
+ * shortest events are about as long; what still fails after so many tries is charged as torn.
+ */
+#define READ_TRIES 16
+
+/* A position that hasn't changed for so many ns is doubted: the question costs about 10 us. */
+#define DOUBT_AFTER (10 * 1000 * 1000ull)
+
+/*
+ * The thread was seen in a function that the engine's executor called; what it calls instead later
+ * needs at least this many bytes of stack before it can block, and the way from a server's main loop
+ * to the executor needs several times more.
+ */
+#define MARGIN 1024
+
+/* Whether the attachment still executes what was read. */
+static bool is_alive(struct frame_stack_source *source, uint64_t now, uint64_t innermost)
+{
+	struct frame_stack *stack = source->stack;
+	uint64_t top = frame_stack_top(stack);
+
+	if (top != source->last_top || innermost != source->last_frame) {
+		source->last_top = top;
+		source->last_frame = innermost;
+		source->unchanged_since = now;
+		return true;
+	}
+	if (now - source->unchanged_since < DOUBT_AFTER)
+		return true;
+	source->unchanged_since = now;
+	/* A bare stack may wait above the record source in which its thread was seen. */
+	if (frame_stack_is_bare(stack) || !thread_has_left(atomic_load_explicit(&stack->thread_id, memory_order_relaxed),
+			     atomic_load_explicit(&stack->thread_frame, memory_order_relaxed) + MARGIN))
+		return true;
+	frame_stack_abandon(stack, top);
+	return false;
+}
+
+static enum position_state read_frame_stack(struct position_source *source, uint64_t now, struct position *position)
+{
+	struct frame_stack_source *self = (struct frame_stack_source *)source;
+
+	if (!frame_stack_read(self->stack, READ_TRIES, position->frames, &position->count))
+		return POSITION_TORN;
+	if (!position->count)
+		return POSITION_IDLE;
+	return is_alive(self, now, position->frames[position->count - 1]) ? POSITION_BUSY : POSITION_IDLE;
+}
+
+void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack)
+{
+	*source = (struct frame_stack_source){ .source.read = read_frame_stack, .stack = stack };
+}

@@ -1,0 +1,40 @@
+/*
+ * What the sampler samples: something that can tell at any moment what an attachment is executing.
+ * Published frame stacks are one kind; positions read out of the engine's memory are to be another.
+ */
+#ifndef FBPROF_POSITION_SOURCE_H
+#define FBPROF_POSITION_SOURCE_H
+
+#include "frame_stack.h"
+#include <stddef.h>
+
+enum position_state {
+	POSITION_IDLE, /* not executing: nothing to charge */
+	POSITION_BUSY, /* `frames` tells */
+	POSITION_TORN  /* executing, but its position changed while it was read */
+};
+
+struct position {
+	uint32_t count;
+	uint64_t frames[FRAME_STACK_ROOM]; /* as in frame_stack.h, outermost first */
+};
+
+struct position_source {
+	/*
+	 * Reads the position.  `now` is the time of this look in ns, of a clock that only goes forward.
+	 * The sampler's thread; must not block.
+	 */
+	enum position_state (*read)(struct position_source *source, uint64_t now, struct position *position);
+};
+
+/* A frame stack as a source. */
+struct frame_stack_source {
+	struct position_source source;
+	struct frame_stack *stack;
+	uint64_t last_top, last_frame; /* what was seen last … */
+	uint64_t unchanged_since;      /* … and since when, or when it was last doubted */
+};
+
+void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * The sampler's thread: see sampler.h.
+ *
+ * `lifecycle` orders starting and stopping of the thread; `targets_mutex` guards the list of targets
+ * and is held during each look at them.  The first may be held when the second is taken, not the
+ * other way round; the log's mutex may be taken inside either.
+ */
+#define _GNU_SOURCE
+#include "sampler.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_SECOND 1000000000ull
+
+/* After this time without a busy target the thread sleeps until one resumes. */
+#define IDLE_BEFORE_SLEEP (10 * 1000 * 1000ull)
+
+/* Without membarrier a wake-up can be missed: then look again after this many ns. */
+#define BLIND_SLEEP (10 * 1000 * 1000)
+
+/* libunwind, later, needs some; the thread's own frames are small. */
+#define STACK_SIZE (256 * 1024)
+
+_Atomic uint64_t sampler_clock;
+_Atomic uint32_t sampler_asleep;
+
+static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t targets_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sampler_target *targets;
+static pthread_t thread;
+static bool running;		  /* under `lifecycle` */
+static _Atomic bool stopping;
+static _Atomic uint64_t roused_at; /* ns; when an attachment ended the sampler's sleep */
+static bool have_membarrier;
+static struct position position;  /* what is being looked at; the sampler's thread only */
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
+}
+
+static void publish_clock(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	atomic_store_explicit(&sampler_clock,
+			      (uint64_t)time.tv_sec << SAMPLER_CLOCK_SECONDS_SHIFT | (uint64_t)time.tv_nsec,
+			      memory_order_relaxed);
+}
+
+/* ---- One look ---- */
+
+static void add(uint64_t *word, uint64_t value)
+{
+	atomic_store_explicit((_Atomic uint64_t *)word, *word + value, memory_order_relaxed);
+}
+
+/* Returns whether the target was busy. */
+static bool sample(struct sampler_target *target, uint64_t time, uint64_t elapsed)
+{
+	enum position_state state = target->source->read(target->source, time, &position);
+	bool charged;
+
+	if (state == POSITION_IDLE)
+		return false;
+	if (state == POSITION_TORN)
+		position.count = 0; /* to the last one seen */
+	charged = call_tree_charge(target->tree, &position, elapsed, 1);
+	if (target->totals) {
+		struct log_session_totals *totals = target->totals;
+
+		add(&totals->wakeups, 1);
+		if (charged) {
+			add(&totals->samples, 1);
+			add(&totals->sampled_time, elapsed);
+		}
+		if (!charged || state == POSITION_TORN) {
+			add(&totals->torn_samples, 1);
+			add(&totals->torn_time, elapsed);
+		}
+	}
+	return true;
+}
+
+static bool sample_all(uint64_t time, uint64_t elapsed)
+{
+	bool busy = false;
+
+	pthread_mutex_lock(&targets_mutex);
+	for (struct sampler_target *target = targets; target; target = target->next)
+		busy |= sample(target, time, elapsed);
+	pthread_mutex_unlock(&targets_mutex);
+	return busy;
+}
+
+static uint64_t shortest_interval(void)
+{
+	uint64_t shortest = SAMPLER_INTERVAL_MAX;
+
+	pthread_mutex_lock(&targets_mutex);
+	for (struct sampler_target *target = targets; target; target = target->next) {
+		if (target->interval < shortest)
+			shortest = target->interval;
+	}
+	pthread_mutex_unlock(&targets_mutex);
+	return shortest;
+}
+
+static bool any_busy(void)
+{
+	uint64_t time = now();
+	bool busy = false;
+
+	pthread_mutex_lock(&targets_mutex);
+	for (struct sampler_target *target = targets; target && !busy; target = target->next)
+		busy = target->source->read(target->source, time, &position) != POSITION_IDLE;
+	pthread_mutex_unlock(&targets_mutex);
+	return busy;
+}
+
+/* ---- Waiting ---- */
+
+static long futex(int operation, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, &sampler_asleep, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+void sampler_rouse(void)
+{
+	int error = errno;
+
+	atomic_store_explicit(&roused_at, now(), memory_order_relaxed);
+	if (atomic_exchange(&sampler_asleep, 0))
+		futex(FUTEX_WAKE, 1, NULL);
+	errno = error;
+}
+
+/* Sleeps until an attachment resumes, or we are to stop.  Returns the time from when to charge. */
+static uint64_t sleep_idle(void)
+{
+	struct timespec blind = { .tv_nsec = BLIND_SLEEP };
+	uint64_t roused;
+
+	atomic_store_explicit(&roused_at, 0, memory_order_relaxed);
+	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);
+	atomic_store(&sampler_asleep, 1);
+	if (have_membarrier)
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	if (!any_busy() && !atomic_load(&stopping)) {
+		/* Returns at once if somebody has roused us meanwhile. */
+		futex(FUTEX_WAIT, 1, have_membarrier ? NULL : &blind);
+	}
+	atomic_store_explicit(&sampler_asleep, 0, memory_order_relaxed);
+	roused = atomic_load_explicit(&roused_at, memory_order_relaxed);
+	return roused ? roused : now();
+}
+
+/* xorshift64*: irregular enough not to march in step with the program that is sampled. */
+static uint64_t random_next(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dull;
+}
+
+/*
+ * Sleeps until a random time, on average `interval` after the one before: uniform between half and
+ * one and a half intervals.  A sampler that is late does not run after the looks that it missed.
+ */
+static void sleep_interval(uint64_t *deadline, uint64_t interval, uint64_t *random)
+{
+	struct timespec until;
+	uint64_t time;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	time = (uint64_t)until.tv_sec * NS_PER_SECOND + (uint64_t)until.tv_nsec;
+	*deadline += interval / 2 + (uint64_t)(((unsigned __int128)random_next(random) * interval) >> 64);
+	if (*deadline < time)
+		*deadline = time + interval / 4;
+	until.tv_sec = (time_t)(*deadline / NS_PER_SECOND);
+	until.tv_nsec = (long)(*deadline % NS_PER_SECOND);
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+static void *run(void *unused)
+{
+	uint64_t random = now() | 1, last = now(), last_busy = last, deadline = 0;
+
+	(void)unused;
+	/* The default slack of 50 us would turn 100 us into 150. */
+	prctl(PR_SET_TIMERSLACK, 1ul);
+	prctl(PR_SET_NAME, "fbprof-sampler");
+
+	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
+		uint64_t time;
+
+		if (last - last_busy > IDLE_BEFORE_SLEEP) {
+			last = last_busy = sleep_idle();
+			publish_clock();
+		}
+		sleep_interval(&deadline, shortest_interval(), &random);
+		publish_clock();
+		time = now();
+		if (sample_all(time, time > last ? time - last : 0))
+			last_busy = time;
+		last = time;
+	}
+	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);
+	return NULL;
+}
+
+/* ---- Starting and stopping ---- */
+
+static bool start(void)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	bool started;
+
+	have_membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+	atomic_store_explicit(&stopping, false, memory_order_relaxed);
+	if (pthread_attr_init(&attributes))
+		return false;
+	pthread_attr_setstacksize(&attributes, STACK_SIZE);
+	/* The server's signals are the server's: none is to be delivered to our thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	started = !pthread_create(&thread, &attributes, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return started;
+}
+
+static void stop(void)
+{
+	atomic_store(&stopping, true);
+	sampler_rouse();
+	pthread_join(thread, NULL);
+}
+
+bool sampler_add(struct sampler_target *target)
+{
+	pthread_mutex_lock(&lifecycle);
+	if (!running)
+		running = start();
+	if (running) {
+		pthread_mutex_lock(&targets_mutex);
+		target->next = targets;
+		targets = target;
+		pthread_mutex_unlock(&targets_mutex);
+	}
+	pthread_mutex_unlock(&lifecycle);
+	return running;
+}
+
+void sampler_remove(struct sampler_target *target)
+{
+	bool last;
+
+	pthread_mutex_lock(&lifecycle);
+	pthread_mutex_lock(&targets_mutex);
+	for (struct sampler_target **link = &targets; *link; link = &(*link)->next) {
+		if (*link == target) {
+			*link = target->next;
+			break;
+		}
+	}
+	last = !targets;
+	pthread_mutex_unlock(&targets_mutex);
+	if (last && running) {
+		stop();
+		running = false;
+	}
+	pthread_mutex_unlock(&lifecycle);
+}
+
+void sampler_lock(void)
+{
+	pthread_mutex_lock(&lifecycle);
+	pthread_mutex_lock(&targets_mutex);
+}
+
+void sampler_unlock(void)
+{
+	pthread_mutex_unlock(&targets_mutex);
+	pthread_mutex_unlock(&lifecycle);
+}
+
+void sampler_forget(void)
+{
+	targets = NULL;
+	running = false;
+	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);
+	atomic_store_explicit(&sampler_asleep, 0, memory_order_relaxed);
+}
