@@ -1,0 +1,14 @@
+/*
+ * What the recorder has to say to the DBA: a line in firebird.log, or on standard error where that
+ * can't be written.  Any thread; keeps errno; never standard output.
+ */
+#ifndef FBPROF_NOTICE_H
+#define FBPROF_NOTICE_H
+
+/* Where firebird.log is; NULL: unknown.  Called when the plugin is registered. */
+void notice_set_directory(const char *directory);
+
+/* Says `sentence`, unless it was the last thing said. */
+void notice(const char *sentence);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * The option parser: see options.h.  A new option is a row of the table at the end and its function.
+ */
+#include "options.h"
+#include "../sampler/sampler.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define NS_PER_US 1000u
+
+/* Longer words are certainly wrong; what is quoted of them in a sentence is cut here. */
+#define WORD_SIZE 64
+
+void options_init(struct options *options)
+{
+	*options = (struct options){ .interval = SAMPLER_INTERVAL_DEFAULT, .sql_text = SQL_TEXT_FULL };
+}
+
+/* Each reads `value` (NULL: no '=' was given) and returns whether it is allowed. */
+
+static bool set_interval(struct options *options, const char *value)
+{
+	char *end;
+	unsigned long long number;
+
+	if (!value || *value < '0' || *value > '9')
+		return false;
+	errno = 0;
+	number = strtoull(value, &end, 10);
+	if (errno || *end || number < SAMPLER_INTERVAL_MIN / NS_PER_US || number > SAMPLER_INTERVAL_MAX / NS_PER_US)
+		return false;
+	options->interval = number * NS_PER_US;
+	return true;
+}
+
+static bool set_detailed(struct options *options, const char *value)
+{
+	options->detailed = true;
+	return !value;
+}
+
+static bool set_mode(struct options *options, const char *value)
+{
+	(void)options;
+	return value && !strcasecmp(value, "SAMPLED");
+}
+
+static bool set_sql_text(struct options *options, const char *value)
+{
+	static const char *const names[] = {
+		[SQL_TEXT_FULL] = "FULL", [SQL_TEXT_HASH] = "HASH", [SQL_TEXT_OFF] = "OFF"
+	};
+
+	for (size_t i = 0; value && i < sizeof(names) / sizeof(*names); i++) {
+		if (!strcasecmp(value, names[i])) {
+			options->sql_text = (enum sql_text)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static const struct {
+	const char *name;
+	bool (*set)(struct options *options, const char *value);
+	const char *allowed;
+} known[] = {
+	{ "SAMPLING_INTERVAL", set_interval, "a number of microseconds from 50 to 1000000" },
+	{ "DETAILED_REQUESTS", set_detailed, "no value" },
+	{ "MODE", set_mode, "SAMPLED" },
+	{ "SQL_TEXT", set_sql_text, "FULL, HASH or OFF" },
+};
+
+#define KNOWN_COUNT (sizeof(known) / sizeof(*known))
+
+/* Cuts white space off both ends of the `size` bytes at `text` and copies what fits. */
+static void copy_trimmed(char word[WORD_SIZE], const char *text, size_t size)
+{
+	while (size && strchr(" \t\r\n", *text)) {
+		text++;
+		size--;
+	}
+	while (size && strchr(" \t\r\n", text[size - 1]))
+		size--;
+	if (size >= WORD_SIZE)
+		size = WORD_SIZE - 1;
+	memcpy(word, text, size);
+	word[size] = 0;
+}
+
+static bool parse_one(struct options *options, const char *where, const char *text, size_t size,
+		      char error[OPTIONS_ERROR_SIZE])
+{
+	const char *equals = memchr(text, '=', size);
+	char name[WORD_SIZE], value[WORD_SIZE] = "";
+	size_t used;
+
+	copy_trimmed(name, text, equals ? (size_t)(equals - text) : size);
+	if (equals)
+		copy_trimmed(value, equals + 1, size - (size_t)(equals + 1 - text));
+	if (!*name && !equals)
+		return true; /* an empty word between commas */
+
+	for (size_t i = 0; i < KNOWN_COUNT; i++) {
+		if (strcasecmp(name, known[i].name))
+			continue;
+		if (known[i].set(options, equals ? value : NULL))
+			return true;
+		snprintf(error, OPTIONS_ERROR_SIZE, "fbprof: option %s%s%s in %s: allowed is %s", known[i].name,
+			 equals ? "=" : " without a value", value, where, known[i].allowed);
+		return false;
+	}
+	used = (size_t)snprintf(error, OPTIONS_ERROR_SIZE, "fbprof: unknown option %s%s%s in %s: known are", name,
+				equals ? "=" : "", value, where);
+	for (size_t i = 0; i < KNOWN_COUNT && used < OPTIONS_ERROR_SIZE; i++)
+		used += (size_t)snprintf(error + used, OPTIONS_ERROR_SIZE - used, "%s %s", i ? "," : "", known[i].name);
+	return false;
+}
+
+bool options_parse(struct options *options, const char *where, const char *text, char error[OPTIONS_ERROR_SIZE])
+{
+	struct options result = *options;
+
+	while (text) {
+		size_t size = strcspn(text, ",");
+
+		if (!parse_one(&result, where, text, size, error))
+			return false;
+		text = text[size] ? text + size + 1 : NULL;
+	}
+	*options = result;
+	return true;
+}

@@ -1,0 +1,35 @@
+/*
+ * The options of a session: FBPROF_OPTIONS in the environment, then PLUGIN_OPTIONS of START_SESSION,
+ * which wins.  Comma-separated, case-insensitive, white space around words and '=' ignored.
+ */
+#ifndef FBPROF_OPTIONS_H
+#define FBPROF_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sql_text {
+	SQL_TEXT_FULL,
+	SQL_TEXT_HASH, /* only a fingerprint: the text may hold secrets */
+	SQL_TEXT_OFF
+};
+
+struct options {
+	uint64_t interval; /* SAMPLING_INTERVAL in ns */
+	bool detailed;	   /* DETAILED_REQUESTS */
+	enum sql_text sql_text;
+};
+
+#define OPTIONS_ERROR_SIZE 320 /* room for any sentence of options_parse() */
+
+void options_init(struct options *options);
+
+/*
+ * Reads `text` (NULL: nothing) over what is in `options`.  `where` names its origin.  On a wrong one
+ * returns false, with a sentence in `error` that names the option, the value and what is allowed,
+ * and leaves `options` as it was.  No state, any thread.
+ */
+bool options_parse(struct options *options, const char *where, const char *text, char error[OPTIONS_ERROR_SIZE]);
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * The id table: see table.h.  Linear probing; removal moves later entries up, so that there are no
+ * tombstones to slow a session in which millions of requests come and go.
+ */
+#include "table.h"
+
+#include <stdlib.h>
+
+struct table_slot {
+	int64_t id;
+	void *value; /* NULL: free */
+};
+
+static uint32_t home(const struct table *table, int64_t id)
+{
+	return (uint32_t)(((uint64_t)id * 0x9e3779b97f4a7c15u) >> 32) & (table->room - 1);
+}
+
+static struct table_slot *find(const struct table *table, int64_t id)
+{
+	uint32_t i = home(table, id);
+
+	while (table->slots[i].value && table->slots[i].id != id)
+		i = (i + 1) & (table->room - 1);
+	return &table->slots[i];
+}
+
+bool table_init(struct table *table)
+{
+	table->room = 16;
+	table->count = 0;
+	table->slots = calloc(table->room, sizeof(*table->slots));
+	return table->slots != NULL;
+}
+
+static bool grow(struct table *table)
+{
+	struct table old = *table;
+
+	table->room = old.room * 2;
+	table->slots = table->room ? calloc(table->room, sizeof(*table->slots)) : NULL;
+	if (!table->slots) {
+		*table = old;
+		return false;
+	}
+	for (uint32_t i = 0; i < old.room; i++) {
+		if (old.slots[i].value)
+			*find(table, old.slots[i].id) = old.slots[i];
+	}
+	free(old.slots);
+	return true;
+}
+
+bool table_put(struct table *table, int64_t id, void *value)
+{
+	struct table_slot *slot;
+
+	if (table->count + 1 > table->room / 4 * 3 && !grow(table))
+		return false;
+	slot = find(table, id);
+	if (!slot->value)
+		table->count++;
+	slot->id = id;
+	slot->value = value;
+	return true;
+}
+
+void *table_get(const struct table *table, int64_t id)
+{
+	return find(table, id)->value;
+}
+
+void table_remove(struct table *table, int64_t id)
+{
+	struct table_slot *hole = find(table, id);
+	uint32_t mask = table->room - 1, i = (uint32_t)(hole - table->slots);
+
+	if (!hole->value)
+		return;
+	table->count--;
+	for (;;) {
+		struct table_slot *slot;
+
+		i = (i + 1) & mask;
+		slot = &table->slots[i];
+		if (!slot->value)
+			break;
+		/* It may move up unless its home lies between the hole (excluded) and itself. */
+		if (((i - home(table, slot->id)) & mask) >= ((i - (uint32_t)(hole - table->slots)) & mask)) {
+			*hole = *slot;
+			hole = slot;
+		}
+	}
+	hole->value = NULL;
+}
+
+void table_free(struct table *table, void (*release)(void *context, void *value), void *context)
+{
+	for (uint32_t i = 0; table->slots && i < table->room; i++) {
+		if (table->slots[i].value)
+			release(context, table->slots[i].value);
+	}
+	free(table->slots);
+	*table = (struct table){ 0 };
+}
