@@ -40,16 +40,22 @@ static struct sampler_target *targets;
 static pthread_t thread;
 static bool running;		  /* under `lifecycle` */
 static _Atomic bool stopping;
+static _Atomic uint32_t changes;  /* of the targets or of `stopping`: ends the sleep of an interval */
 static _Atomic uint64_t roused_at; /* ns; when an attachment ended the sampler's sleep */
 static bool have_membarrier;
 static struct position position;  /* what is being looked at; the sampler's thread only */
+
+static uint64_t ns_of(const struct timespec *time)
+{
+	return (uint64_t)time->tv_sec * NS_PER_SECOND + (uint64_t)time->tv_nsec;
+}
 
 static uint64_t now(void)
 {
 	struct timespec time;
 
 	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
+	return ns_of(&time);
 }
 
 static void publish_clock(void)
@@ -134,9 +140,37 @@ static bool any_busy(void)
 
 /* ---- Waiting ---- */
 
-static long futex(int operation, uint32_t value, const struct timespec *timeout)
+static void futex_wake(_Atomic uint32_t *word)
 {
-	return syscall(SYS_futex, &sampler_asleep, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Waits while `word` is `value`, at most until `deadline` on CLOCK_MONOTONIC (NULL: for ever). */
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *deadline)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SECOND), .tv_nsec = (long)(ns % NS_PER_SECOND) };
+}
+
+/* What deadlines are counted in: unlike the raw clock, the kernel can wait by it. */
+static uint64_t monotonic_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return ns_of(&time);
+}
+
+/* Something has changed: the sampler is to look now, whatever it waits for. */
+static void announce_change(void)
+{
+	atomic_fetch_add(&changes, 1);
+	futex_wake(&changes);
+	sampler_rouse();
 }
 
 void sampler_rouse(void)
@@ -145,14 +179,14 @@ void sampler_rouse(void)
 
 	atomic_store_explicit(&roused_at, now(), memory_order_relaxed);
 	if (atomic_exchange(&sampler_asleep, 0))
-		futex(FUTEX_WAKE, 1, NULL);
+		futex_wake(&sampler_asleep);
 	errno = error;
 }
 
 /* Sleeps until an attachment resumes, or we are to stop.  Returns the time from when to charge. */
 static uint64_t sleep_idle(void)
 {
-	struct timespec blind = { .tv_nsec = BLIND_SLEEP };
+	struct timespec blind = timespec_of(monotonic_now() + BLIND_SLEEP);
 	uint64_t roused;
 
 	atomic_store_explicit(&roused_at, 0, memory_order_relaxed);
@@ -162,7 +196,7 @@ static uint64_t sleep_idle(void)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	if (!any_busy() && !atomic_load(&stopping)) {
 		/* Returns at once if somebody has roused us meanwhile. */
-		futex(FUTEX_WAIT, 1, have_membarrier ? NULL : &blind);
+		futex_wait(&sampler_asleep, 1, have_membarrier ? NULL : &blind);
 	}
 	atomic_store_explicit(&sampler_asleep, 0, memory_order_relaxed);
 	roused = atomic_load_explicit(&roused_at, memory_order_relaxed);
@@ -178,47 +212,76 @@ static uint64_t random_next(uint64_t *state)
 	return *state * 0x2545f4914f6cdd1dull;
 }
 
-/*
- * Sleeps until a random time, on average `interval` after the one before: uniform between half and
- * one and a half intervals.  A sampler that is late does not run after the looks that it missed.
- */
-static void sleep_interval(uint64_t *deadline, uint64_t interval, uint64_t *random)
+/* Uniform between 0 and `limit`. */
+static uint64_t random_below(uint64_t *state, uint64_t limit)
 {
-	struct timespec until;
-	uint64_t time;
+	return (uint64_t)(((unsigned __int128)random_next(state) * limit) >> 64);
+}
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	time = (uint64_t)until.tv_sec * NS_PER_SECOND + (uint64_t)until.tv_nsec;
-	*deadline += interval / 2 + (uint64_t)(((unsigned __int128)random_next(random) * interval) >> 64);
-	if (*deadline < time)
+/* Sleeps until `deadline` on CLOCK_MONOTONIC, or until the targets have changed since `seen`. */
+static void sleep_until(uint64_t deadline, uint32_t seen)
+{
+	struct timespec until = timespec_of(deadline);
+
+	futex_wait(&changes, seen, &until);
+}
+
+/*
+ * Begins a series of looks at targets that are busy since `from`, as if looks had gone on before:
+ * the first comes at a random time within an interval, and stands for a whole one.  So a request
+ * that is shorter than an interval is seen with the right probability and charged, on average, what
+ * it took.  Returns the time of the look that would have come before.
+ */
+static uint64_t begin_series(uint64_t from, uint64_t *deadline, uint64_t *random)
+{
+	uint64_t interval = shortest_interval(), delay = random_below(random, interval), late = now() - from;
+
+	*deadline = monotonic_now() + (delay > late ? delay - late : 0);
+	return from + delay - interval;
+}
+
+/*
+ * The next look comes on average one interval after the one that was planned before: between half
+ * and one and a half.  A sampler that is late does not run after the looks that it missed.
+ */
+static void continue_series(uint64_t *deadline, uint64_t *random)
+{
+	uint64_t interval = shortest_interval(), time = monotonic_now();
+
+	*deadline += interval / 2 + random_below(random, interval);
+	if (*deadline < time || *deadline > time + 2 * interval)
 		*deadline = time + interval / 4;
-	until.tv_sec = (time_t)(*deadline / NS_PER_SECOND);
-	until.tv_nsec = (long)(*deadline % NS_PER_SECOND);
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
 static void *run(void *unused)
 {
-	uint64_t random = now() | 1, last = now(), last_busy = last, deadline = 0;
+	uint64_t random = now() | 1, last_busy = now(), deadline;
+	uint64_t last = begin_series(last_busy, &deadline, &random);
 
 	(void)unused;
 	/* The default slack of 50 us would turn 100 us into 150. */
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	prctl(PR_SET_NAME, "fbprof-sampler");
 
-	while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
+	for (;;) {
+		uint32_t seen = atomic_load(&changes);
 		uint64_t time;
 
-		if (last - last_busy > IDLE_BEFORE_SLEEP) {
-			last = last_busy = sleep_idle();
-			publish_clock();
-		}
-		sleep_interval(&deadline, shortest_interval(), &random);
+		if (atomic_load(&stopping))
+			break;
+		sleep_until(deadline, seen);
 		publish_clock();
 		time = now();
 		if (sample_all(time, time > last ? time - last : 0))
 			last_busy = time;
 		last = time;
+		if (time - last_busy <= IDLE_BEFORE_SLEEP) {
+			continue_series(&deadline, &random);
+		} else {
+			last_busy = sleep_idle();
+			publish_clock();
+			last = begin_series(last_busy, &deadline, &random);
+		}
 	}
 	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);
 	return NULL;
@@ -249,23 +312,28 @@ static bool start(void)
 static void stop(void)
 {
 	atomic_store(&stopping, true);
-	sampler_rouse();
+	announce_change();
 	pthread_join(thread, NULL);
 }
 
 bool sampler_add(struct sampler_target *target)
 {
+	bool added;
+
 	pthread_mutex_lock(&lifecycle);
-	if (!running)
+	pthread_mutex_lock(&targets_mutex);
+	target->next = targets;
+	targets = target;
+	pthread_mutex_unlock(&targets_mutex);
+	if (running)
+		announce_change(); /* its interval may be shorter */
+	else
 		running = start();
-	if (running) {
-		pthread_mutex_lock(&targets_mutex);
-		target->next = targets;
-		targets = target;
-		pthread_mutex_unlock(&targets_mutex);
-	}
+	added = running;
+	if (!added)
+		targets = target->next; /* no thread, so nobody else looks */
 	pthread_mutex_unlock(&lifecycle);
-	return running;
+	return added;
 }
 
 void sampler_remove(struct sampler_target *target)
