@@ -13,6 +13,9 @@
 /* A position that hasn't changed for so many ns is doubted: the question costs about 10 us. */
 #define DOUBT_AFTER (10 * 1000 * 1000ull)
 
+/* See `bare_is_idle`: a few looks, so that a stack that is bare for a moment at a time is not idle. */
+#define BARE_IDLE_AFTER (1000 * 1000ull)
+
 /*
  * The thread was seen in a function that the engine's executor called; what it calls instead later
  * needs at least this many bytes of stack before it can block, and the way from a server's main loop
@@ -20,26 +23,35 @@
  */
 #define MARGIN 1024
 
-/* Whether the attachment still executes what was read. */
+/* Whether the thread has left what was read again and again. */
+static bool is_left(struct frame_stack_source *source, uint64_t now)
+{
+	const struct frame_stack *stack = source->stack;
+
+	if (frame_stack_is_bare(stack)) {
+		/* Its thread may wait above the record source in which it was seen: no use in asking. */
+		return source->bare_is_idle && now - source->unchanged_since >= BARE_IDLE_AFTER;
+	}
+	if (now - source->doubted < DOUBT_AFTER)
+		return false;
+	source->doubted = now;
+	return thread_has_left(atomic_load_explicit(&stack->thread_id, memory_order_relaxed),
+			       atomic_load_explicit(&stack->thread_frame, memory_order_relaxed) + MARGIN);
+}
+
 static bool is_alive(struct frame_stack_source *source, uint64_t now, uint64_t innermost)
 {
-	struct frame_stack *stack = source->stack;
-	uint64_t top = frame_stack_top(stack);
+	uint64_t top = frame_stack_top(source->stack);
 
 	if (top != source->last_top || innermost != source->last_frame) {
 		source->last_top = top;
 		source->last_frame = innermost;
-		source->unchanged_since = now;
+		source->unchanged_since = source->doubted = now;
 		return true;
 	}
-	if (now - source->unchanged_since < DOUBT_AFTER)
+	if (!is_left(source, now))
 		return true;
-	source->unchanged_since = now;
-	/* A bare stack may wait above the record source in which its thread was seen. */
-	if (frame_stack_is_bare(stack) || !thread_has_left(atomic_load_explicit(&stack->thread_id, memory_order_relaxed),
-			     atomic_load_explicit(&stack->thread_frame, memory_order_relaxed) + MARGIN))
-		return true;
-	frame_stack_abandon(stack, top);
+	frame_stack_abandon(source->stack, top);
 	return false;
 }
 
@@ -54,7 +66,11 @@ static enum position_state read_frame_stack(struct position_source *source, uint
 	return is_alive(self, now, position->frames[position->count - 1]) ? POSITION_BUSY : POSITION_IDLE;
 }
 
-void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack)
+void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack, bool bare_is_idle)
 {
-	*source = (struct frame_stack_source){ .source.read = read_frame_stack, .stack = stack };
+	*source = (struct frame_stack_source){
+		.source.read = read_frame_stack,
+		.stack = stack,
+		.bare_is_idle = bare_is_idle,
+	};
 }

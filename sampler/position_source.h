@@ -31,10 +31,16 @@ struct position_source {
 struct frame_stack_source {
 	struct position_source source;
 	struct frame_stack *stack;
+	bool bare_is_idle; /* nothing tells when a call ends, so we have to guess */
 	uint64_t last_top, last_frame; /* what was seen last … */
-	uint64_t unchanged_since;      /* … and since when, or when it was last doubted */
+	uint64_t unchanged_since;      /* … since when … */
+	uint64_t doubted;	       /* … and when it was last doubted */
 };
 
-void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack);
+/*
+ * `bare_is_idle`: the executing thread does not mark the stack idle when a call ends.  Then one with
+ * only the outermost request on it counts as idle after a ms without an event.
+ */
+void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack, bool bare_is_idle);
 
 #endif

@@ -718,13 +718,6 @@ static inline void set_line(struct session *session, struct request *request, ui
 	}
 }
 
-/* Without our clock, nothing tells that the call has ended but that nothing goes on in it. */
-static inline void idle_if_bare(struct session *session)
-{
-	if (unlikely(!clock_is_ours) && frame_stack_is_bare(session->stack))
-		frame_stack_set_idle(session->stack, true);
-}
-
 static void before_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id, int64_t request_id,
 				    unsigned line_number, unsigned column)
 {
@@ -761,7 +754,6 @@ static void after_psql_line_column(struct fb_profiler_session *interface, int64_
 		statement->last_line = (uint32_t)(line - statement->lines);
 	}
 	set_line(session, request, 0);
-	idle_if_bare(session);
 	count(session, request, line->cell);
 }
 
@@ -812,7 +804,6 @@ static inline void after_record_source(struct fb_profiler_session *interface, in
 		frame_stack_cut(session->stack, depth - 1);
 	else
 		pop_missing(session, request, frame);
-	idle_if_bare(session);
 	count(session, request, cell + fetched);
 }
 
@@ -1310,7 +1301,7 @@ static bool start_recording(struct session *session, const struct attachment_inf
 	    put_session_start(session, attachment, options_text, description, start_time)) {
 		session->totals_block->session = session->stream.session;
 		log_block_publish(session->totals_block, LOG_BLOCK_SESSION);
-		frame_stack_source_init(&session->source, session->stack);
+		frame_stack_source_init(&session->source, session->stack, !clock_is_ours);
 		session->target.source = &session->source.source;
 		session->target.totals = (struct log_session_totals *)session->totals_block->payload;
 		session->target.interval = session->options.interval;
