@@ -182,7 +182,11 @@ static int choose_directory(const char *wanted, char *path, size_t size, char *e
 	const char *temporary;
 
 	if (wanted && *wanted) {
-		snprintf(path, size, "%s", wanted);
+		size_t length = (size_t)snprintf(path, size, "%s", wanted);
+
+		/* With a slash at its end a symbolic link would be followed. */
+		while (length > 1 && path[length - 1] == '/')
+			path[--length] = 0;
 		return open_directory(path, false, error, error_size);
 	}
 	if (!access(system_directory, W_OK | X_OK)) {

@@ -30,6 +30,7 @@ struct frame_stack *frame_stack_new(void)
 	stack->thread = NULL;
 	stack->outer = NULL;
 	stack->bare_depth = 1;
+	stack->clock_reads = 0;
 	atomic_init(&stack->thread_id, 0);
 	atomic_init(&stack->thread_frame, 0);
 	stack->next_free = NULL;

@@ -91,6 +91,7 @@ struct frame_stack {
 	alignas(128) void *thread;  /* whose clock is ours, see clock.h; NULL: nobody's */
 	struct frame_stack *outer;  /* what that thread executed before and will come back to */
 	uint32_t bare_depth;	    /* depth with only the outermost request on the stack */
+	uint32_t clock_reads;	    /* of that thread since the last event, see clock.h */
 
 	/* Which thread it was that ended the idle time, and how deep its stack was: see abandoned.h. */
 	_Atomic int32_t thread_id;

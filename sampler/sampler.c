@@ -33,6 +33,7 @@
 
 _Atomic uint64_t sampler_clock;
 _Atomic uint32_t sampler_asleep;
+_Atomic uint32_t sampler_targets;
 
 static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t targets_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -330,7 +331,9 @@ bool sampler_add(struct sampler_target *target)
 	else
 		running = start();
 	added = running;
-	if (!added)
+	if (added)
+		atomic_fetch_add_explicit(&sampler_targets, 1, memory_order_relaxed);
+	else
 		targets = target->next; /* no thread, so nobody else looks */
 	pthread_mutex_unlock(&lifecycle);
 	return added;
@@ -345,6 +348,7 @@ void sampler_remove(struct sampler_target *target)
 	for (struct sampler_target **link = &targets; *link; link = &(*link)->next) {
 		if (*link == target) {
 			*link = target->next;
+			atomic_fetch_sub_explicit(&sampler_targets, 1, memory_order_relaxed);
 			break;
 		}
 	}
@@ -373,6 +377,7 @@ void sampler_forget(void)
 {
 	targets = NULL;
 	running = false;
+	atomic_store_explicit(&sampler_targets, 0, memory_order_relaxed);
 	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);
 	atomic_store_explicit(&sampler_asleep, 0, memory_order_relaxed);
 }

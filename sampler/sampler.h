@@ -40,6 +40,9 @@ extern _Atomic uint64_t sampler_clock;
 #define SAMPLER_CLOCK_SECONDS_SHIFT 30
 #define SAMPLER_CLOCK_NANOSECONDS_MASK ((1u << SAMPLER_CLOCK_SECONDS_SHIFT) - 1)
 
+/* How many targets there are; for whoever wants to know whether anybody is profiled at all. */
+extern _Atomic uint32_t sampler_targets;
+
 /*
  * For an executing thread that has stopped being idle, after it has published its position.  Costs
  * one load while the sampler is awake.

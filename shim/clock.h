@@ -1,7 +1,16 @@
 /*
  * The clock that the engine reads.  On a thread inside a profiled call CLOCK_MONOTONIC_RAW comes from
- * the word that the sampler moves on (sampler.h), plus at least 1 ns at each read: the engine drops
- * events of a request in which no time has passed.  Everybody else gets the real clock.
+ * the word that the sampler moves on (sampler.h); everybody else gets the real clock.
+ *
+ * The engine does two things with it that we have to know:
+ *
+ *   - It drops the end of a request in which no time has passed.  So the first read after an event
+ *     is always at least 1 ns after the read before.
+ *   - Every 30 s it takes the difference of two reads in a row for the cost of a read, and from then
+ *     on subtracts that from all it measures.  If the clock moved on between these two, nothing would
+ *     be left.  So a read that follows another one at once, with no event between them, gets the same
+ *     time.  On a thread of which we don't know yet that its call is profiled, too, as long as there
+ *     is a session.
  *
  * It is also how we learn that a call has ended: the engine reads its clock when it leaves a
  * request, and sends no event.
@@ -52,10 +61,13 @@ static inline void clock_leave(struct frame_stack *stack)
 
 typedef int clock_function(clockid_t id, struct timespec *time);
 
-/*
- * Answers CLOCK_MONOTONIC_RAW on a thread whose clock_thread.stack is set.  `real` is asked if the
- * time is not ours to tell.  Async-signal-safe.
- */
+/* Whether clock_read() is to answer CLOCK_MONOTONIC_RAW: the process has a session, or had one lately. */
+static inline bool clock_is_wanted(void)
+{
+	return clock_thread.stack || atomic_load_explicit(&sampler_targets, memory_order_relaxed);
+}
+
+/* Answers CLOCK_MONOTONIC_RAW; `real` is the real clock.  Async-signal-safe. */
 int clock_read(struct timespec *time, clock_function *real);
 
 #endif

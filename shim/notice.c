@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -39,12 +40,39 @@ static int format(char *text, size_t size, const char *sentence)
 	return snprintf(text, size, "\n%s\t%s\n\tfbprof: %s\n\n", host, when, sentence);
 }
 
+/* Writing must not end the server: a file may be over its limit, and a pipe's reader gone. */
+static void block_signals(sigset_t *blocked, sigset_t *before)
+{
+	sigemptyset(blocked);
+	sigaddset(blocked, SIGXFSZ);
+	sigaddset(blocked, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, blocked, before);
+}
+
+static void drop_signals(const sigset_t *blocked, const sigset_t *before, const sigset_t *pending_before)
+{
+	const struct timespec at_once = { 0 };
+	sigset_t ours = *blocked;
+
+	/* What was pending before is somebody else's. */
+	if (sigismember(pending_before, SIGXFSZ))
+		sigdelset(&ours, SIGXFSZ);
+	if (sigismember(pending_before, SIGPIPE))
+		sigdelset(&ours, SIGPIPE);
+	while (sigtimedwait(&ours, NULL, &at_once) > 0)
+		;
+	pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 void notice(const char *sentence)
 {
+	sigset_t blocked, before, pending;
 	char text[PATH_MAX + 1024];
 	int error = errno, size, fd = -1;
 	ssize_t written = -1;
 
+	block_signals(&blocked, &before);
+	sigpending(&pending);
 	pthread_mutex_lock(&mutex);
 	if (strncmp(last_said, sentence, sizeof(last_said) - 1)) {
 		snprintf(last_said, sizeof(last_said), "%s", sentence);
@@ -61,5 +89,6 @@ void notice(const char *sentence)
 			dprintf(STDERR_FILENO, "fbprof: %s\n", sentence);
 	}
 	pthread_mutex_unlock(&mutex);
+	drop_signals(&blocked, &before, &pending);
 	errno = error;
 }

@@ -12,7 +12,7 @@
 
 #define NS_PER_US 1000u
 
-/* Longer words are certainly wrong; what is quoted of them in a sentence is cut here. */
+/* Longer words are certainly wrong: they are cut here, and end in dots. */
 #define WORD_SIZE 64
 
 void options_init(struct options *options)
@@ -86,8 +86,11 @@ static void copy_trimmed(char word[WORD_SIZE], const char *text, size_t size)
 	}
 	while (size && strchr(" \t\r\n", text[size - 1]))
 		size--;
-	if (size >= WORD_SIZE)
-		size = WORD_SIZE - 1;
+	if (size >= WORD_SIZE) {
+		memcpy(word, text, WORD_SIZE - 4);
+		strcpy(word + WORD_SIZE - 4, "...");
+		return;
+	}
 	memcpy(word, text, size);
 	word[size] = 0;
 }

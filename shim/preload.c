@@ -105,7 +105,7 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *time)
 {
 	clock_function *real = atomic_load_explicit(&real_clock_gettime, memory_order_relaxed);
 
-	if (__builtin_expect(id == CLOCK_MONOTONIC_RAW && clock_thread.stack, 0))
+	if (__builtin_expect(id == CLOCK_MONOTONIC_RAW && clock_is_wanted(), 0))
 		return clock_read(time, real);
 	return real(id, time);
 }

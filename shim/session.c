@@ -585,10 +585,12 @@ static inline bool is_on_stack(const struct session *session, const struct reque
 	       frame_kind(frame_stack_at(session->stack, request->frame)) == FRAME_REQUEST;
 }
 
+/* The kernel's id of this thread, once it is known: asking costs a system call. */
+static _Thread_local pid_t thread_id __attribute__((tls_model("initial-exec")));
+
 /* The thread comes back to an attachment that was idle. */
 static __attribute__((noinline)) void resume(struct session *session)
 {
-	static _Thread_local pid_t thread_id __attribute__((tls_model("initial-exec")));
 	struct frame_stack *stack = session->stack;
 
 	if (!thread_id)
@@ -694,6 +696,7 @@ static inline struct request *current(struct session *session, int64_t statement
 {
 	struct request *request = session->current;
 
+	session->stack->clock_reads = 0;
 	if (unlikely(request->id != request_id))
 		request = enter(session, statement_id, request_id);
 	return request;
@@ -848,9 +851,12 @@ static void on_request_start(struct fb_profiler_session *interface, struct fb_st
 	errno = error;
 }
 
-/* A request that has finished, in one record with its counts, instead of its blocks. */
+/*
+ * A request that has finished, in one record with its counts, instead of its blocks.  Too many of
+ * them for a record stay in the blocks.
+ */
 static bool put_request(struct session *session, const struct request *request, int64_t finish_time,
-			int64_t elapsed)
+			int64_t elapsed, bool *stays)
 {
 	const struct counters *counters = request->counters;
 	const struct log_block *head = counters->blocks[0];
@@ -862,8 +868,9 @@ static bool put_request(struct session *session, const struct request *request, 
 		cells = counters->count * LOG_BLOCK_CELLS;
 	for (uint32_t cell = 0; cell < cells; cell++)
 		size += *cell_at(counters, cell) ? 2 * VARINT_MAX_SIZE : 0;
-	if (size > LOG_RECORD_MAX - 16)
-		return true; /* it stays in its blocks */
+	*stays = size > LOG_RECORD_MAX - 16;
+	if (*stays)
+		return true;
 
 	place = log_record_begin(&session->stream, LOG_REC_REQUEST, size);
 	if (!place)
@@ -928,8 +935,10 @@ static void on_request_finish(struct fb_profiler_session *interface, struct fb_s
 		add_to_cell(cell_at(request->counters, LOG_CELL_UNSAMPLED), (uint64_t)elapsed);
 	add_to_cell(cell_at(request->counters, LOG_CELL_FINISHED), 1);
 	if (request->serial) {
-		if (put_request(session, request, ns_since_1970(timestamp), elapsed))
-			counters_release(session, &request->own_counters, true);
+		bool stays;
+
+		if (put_request(session, request, ns_since_1970(timestamp), elapsed, &stays))
+			counters_release(session, &request->own_counters, !stays);
 		else
 			step_aside(session);
 	}
@@ -1217,6 +1226,7 @@ static void after_fork_in_child(void)
 		step_aside(session);
 	}
 	clock_thread.stack = NULL;
+	thread_id = 0;
 	log_forget(log_get());
 	sampler_forget();
 	frame_stack_forget();
