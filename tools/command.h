@@ -1,0 +1,63 @@
+/*
+ * The commands of `fbprof`, and what they share: options, errors, reading logs.  One thread.
+ *
+ * A command is a file cmd_NAME.c with a struct command, one line here and one in fbprof.c.
+ */
+#ifndef FBPROF_COMMAND_H
+#define FBPROF_COMMAND_H
+
+#include <glib.h>
+#include <stdbool.h>
+
+#include "model.h"
+#include "sink.h"
+
+enum command_status {
+	COMMAND_DONE = 0,
+	COMMAND_FAILED = 1,
+	COMMAND_MISUSED = 2
+};
+
+struct command {
+	const char *name;
+	const char *arguments; /* for the usage line */
+	const char *summary;   /* one line for the list of commands */
+	const char *help;      /* below the options in --help; may be NULL */
+	enum command_status (*run)(int argc, char **argv);
+};
+
+extern const struct command command_dump;
+extern const struct command command_report;
+
+/* Once, first thing in a main(). */
+void command_init(void);
+
+/* Prints "fbprof: FILE: sentence", without FILE if that is NULL, and returns COMMAND_FAILED. */
+enum command_status command_fail(const char *file, const char *format, ...) G_GNUC_PRINTF(2, 3);
+void command_warn(const char *file, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* Prints what is wrong with the command line and where its help is. */
+enum command_status command_misuse(const char *format, ...) G_GNUC_PRINTF(1, 2);
+
+/*
+ * Handles the options, --help and --version among them.  True: go on, with at least one log in
+ * `logs`, which is the caller's.  False: return `status`.
+ */
+bool command_parse(const struct command *command, const GOptionEntry *entries, int argc,
+		   char **argv, char ***logs, enum command_status *status);
+
+/* Reads all logs into a new model; NULL, after a message, if one cannot be read. */
+struct model *command_load(char **logs, bool with_cancelled);
+
+/* A sentence for each kind of thing that was torn or missing; g_strfreev() frees them. */
+char **command_losses(const struct model_log *log);
+
+/* The same as warnings on stderr, for all logs. */
+void command_warn_losses(const struct model *model);
+
+enum command_status command_print_version(void);
+
+/* Ends output to stdout: an error is a message, unless nobody reads on. */
+enum command_status command_close_stdout(struct sink *sink);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * CSV: see csv.h.
+ */
+#include "csv.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "text.h"
+
+static void separate(struct csv *csv)
+{
+	if (csv->column++)
+		sink_put(csv->sink, ",");
+}
+
+void csv_begin(struct csv *csv, struct sink *sink, const char *const *columns)
+{
+	*csv = (struct csv){ .sink = sink, .columns = g_strv_length((char **)columns) };
+	for (; *columns; columns++)
+		csv_text(csv, *columns);
+	csv_end_row(csv);
+}
+
+void csv_null(struct csv *csv)
+{
+	separate(csv);
+}
+
+void csv_text(struct csv *csv, const char *text)
+{
+	separate(csv);
+	if (!text)
+		return;
+	if (*text && !strpbrk(text, "\",\r\n")) {
+		sink_put(csv->sink, text);
+		return;
+	}
+	sink_put(csv->sink, "\"");
+	for (const char *quote; (quote = strchr(text, '"')); text = quote + 1) {
+		sink_write(csv->sink, text, (gsize)(quote + 1 - text));
+		sink_put(csv->sink, "\"");
+	}
+	sink_put(csv->sink, text);
+	sink_put(csv->sink, "\"");
+}
+
+void csv_signed(struct csv *csv, int64_t value)
+{
+	separate(csv);
+	sink_print(csv->sink, "%" PRId64, value);
+}
+
+void csv_unsigned(struct csv *csv, uint64_t value)
+{
+	separate(csv);
+	sink_print(csv->sink, "%" PRIu64, value);
+}
+
+void csv_id(struct csv *csv, int64_t value)
+{
+	if (value)
+		csv_signed(csv, value);
+	else
+		csv_null(csv);
+}
+
+void csv_moment(struct csv *csv, int64_t nanoseconds)
+{
+	char *moment;
+
+	if (!nanoseconds) {
+		csv_null(csv);
+		return;
+	}
+	moment = text_moment(nanoseconds);
+	csv_text(csv, moment);
+	g_free(moment);
+}
+
+void csv_end_row(struct csv *csv)
+{
+	g_assert(csv->column == csv->columns);
+	csv->column = 0;
+	sink_put(csv->sink, "\r\n");
+}

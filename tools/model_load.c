@@ -1,0 +1,861 @@
+/*
+ * Builds the part of a model that comes from one log: see model.h.
+ *
+ * While the reader calls, each session number of the log gets a `struct loading`, which keeps blocks
+ * as they are, since they come before the definitions.  Afterwards each becomes a model_session:
+ * executions are sorted and those of one request folded, then the call tree is put together, and at
+ * last its times are summed for each count.
+ *
+ * With DETAILED_REQUESTS a log may hold tens of millions of executions, so that each takes no more
+ * than a struct model_request and its counts, and those are kept in flat arrays.
+ */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct text {
+	GString *bytes;
+	bool complete;
+	const char *string; /* made when first asked for */
+};
+
+/* A counter block, whose cells are kept in the session's block_cells. */
+struct kept_block {
+	struct log_execution execution;
+	guint first_cell;
+};
+
+struct kept_node {
+	uint32_t id;
+	struct log_node node;
+};
+
+/* A session while its log is read. */
+struct loading {
+	struct model *model;
+	struct model_log *log;
+	uint32_t session_number;
+	struct model_session *session;
+	bool started, ended;
+	GHashTable *texts;	/* id → struct text */
+	GHashTable *statements; /* index in the log → struct model_statement */
+	GArray *blocks;		/* struct kept_block */
+	GArray *block_cells;	/* struct log_cell */
+	GArray *nodes;		/* struct kept_node */
+	GArray *executions;	/* struct model_request, whose counts are in `counts` */
+	GArray *counts;		/* struct model_count */
+	/*
+	 * Low 32 bits of the serials that blocks and nodes speak of → 0, then RECORDED if there is a
+	 * LOG_REC_REQUEST, then the request's index + 1.
+	 */
+	GHashTable *serials;
+};
+
+#define RECORDED GUINT_TO_POINTER(UINT32_MAX)
+
+/* A log while it is read. */
+struct load {
+	struct model *model;
+	struct model_log *log;
+	GHashTable *sessions; /* number → struct loading */
+};
+
+/* ---- Small things ---- */
+
+/* Bytes that are not UTF-8 become U+FFFD: a connection's character set may be NONE. */
+static const char *keep_string(struct model *model, const char *bytes, size_t size)
+{
+	const char *kept;
+	char *valid;
+
+	if (g_utf8_validate(bytes, (gssize)size, NULL))
+		return g_string_chunk_insert_len(model->strings, bytes, (gssize)size);
+	valid = g_utf8_make_valid(bytes, (gssize)size);
+	kept = g_string_chunk_insert(model->strings, valid);
+	g_free(valid);
+	return kept;
+}
+
+static const char *keep(struct loading *loading, struct log_string string)
+{
+	return keep_string(loading->model, string.bytes, string.size);
+}
+
+/* As the stock tables have it: what is empty is NULL. */
+static const char *keep_nullable(struct loading *loading, struct log_string string)
+{
+	return string.size ? keep(loading, string) : NULL;
+}
+
+static void free_text(void *data)
+{
+	struct text *text = data;
+
+	g_string_free(text->bytes, TRUE);
+	g_free(text);
+}
+
+/* ---- Sessions being loaded ---- */
+
+static struct loading *loading_new(struct load *load, uint32_t session_number)
+{
+	struct loading *loading = g_new0(struct loading, 1);
+
+	loading->model = load->model;
+	loading->log = load->log;
+	loading->session_number = session_number;
+	loading->session = model_session_new(load->log);
+	loading->texts = g_hash_table_new_full(NULL, NULL, NULL, free_text);
+	loading->statements = g_hash_table_new(NULL, NULL);
+	loading->blocks = g_array_new(FALSE, FALSE, sizeof(struct kept_block));
+	loading->block_cells = g_array_sized_new(FALSE, FALSE, sizeof(struct log_cell), 64);
+	loading->nodes = g_array_new(FALSE, FALSE, sizeof(struct kept_node));
+	loading->executions = g_array_new(FALSE, FALSE, sizeof(struct model_request));
+	loading->counts = g_array_sized_new(FALSE, FALSE, sizeof(struct model_count), 64);
+	loading->serials = g_hash_table_new(NULL, NULL);
+	return loading;
+}
+
+static void loading_free(void *data)
+{
+	struct loading *loading = data;
+
+	model_session_free(loading->session);
+	g_hash_table_unref(loading->texts);
+	g_hash_table_unref(loading->statements);
+	g_hash_table_unref(loading->serials);
+	g_array_unref(loading->blocks);
+	g_array_unref(loading->block_cells);
+	g_array_unref(loading->nodes);
+	if (loading->executions)
+		g_array_unref(loading->executions);
+	g_array_unref(loading->counts);
+	g_free(loading);
+}
+
+static struct loading *loading_of(void *data, uint32_t session_number)
+{
+	struct load *load = data;
+	struct loading *loading =
+		g_hash_table_lookup(load->sessions, GUINT_TO_POINTER(session_number));
+
+	if (!loading) {
+		loading = loading_new(load, session_number);
+		g_hash_table_insert(load->sessions, GUINT_TO_POINTER(session_number), loading);
+	}
+	return loading;
+}
+
+/* ---- Definitions ---- */
+
+static struct model_statement *find_statement(struct loading *loading, uint32_t index)
+{
+	return g_hash_table_lookup(loading->statements, GUINT_TO_POINTER(index));
+}
+
+/* NULL if the statement has that cell already. */
+static struct model_cell *add_cell(struct model_statement *statement, uint32_t number,
+				   enum model_cell_kind kind)
+{
+	struct model_cell *cell;
+
+	if (model_find_cell(statement, number))
+		return NULL;
+	cell = g_new0(struct model_cell, 1);
+	cell->statement = statement;
+	cell->number = number;
+	cell->kind = kind;
+	g_hash_table_add(statement->session->cells, cell);
+	return cell;
+}
+
+static void on_session_start(void *data, uint32_t number, const struct log_session_start *start)
+{
+	struct loading *loading = loading_of(data, number);
+	struct model_session *session = loading->session;
+
+	if (loading->started) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	loading->started = true;
+	session->profile_id = start->profile_id;
+	session->attachment_id = start->attachment_id;
+	session->start_time = start->start_time;
+	session->detailed = start->flags & LOG_SESSION_DETAILED;
+	session->preloaded = start->flags & LOG_SESSION_PRELOAD;
+	session->sampling_interval = start->sampling_interval;
+	session->user = keep(loading, start->user);
+	session->database = keep(loading, start->database);
+	session->engine = keep(loading, start->engine);
+	session->options = keep(loading, start->options);
+	session->description = keep_nullable(loading, start->description);
+}
+
+static void on_session_end(void *data, uint32_t number, uint64_t reason, int64_t time)
+{
+	static const enum model_session_end ends[] = {
+		[LOG_END_FINISHED] = MODEL_FINISHED,
+		[LOG_END_CANCELLED] = MODEL_CANCELLED,
+		[LOG_END_DISPOSED] = MODEL_DETACHED,
+		[LOG_END_STOPPED] = MODEL_STOPPED,
+	};
+	struct loading *loading = loading_of(data, number);
+
+	if (loading->ended || reason < LOG_END_FINISHED || reason > LOG_END_STOPPED) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	loading->ended = true;
+	loading->session->end = ends[reason];
+	loading->session->end_time = time;
+}
+
+static void on_text(void *data, uint32_t number, uint32_t id, bool last, struct log_string part)
+{
+	struct loading *loading = loading_of(data, number);
+	struct text *text = g_hash_table_lookup(loading->texts, GUINT_TO_POINTER(id));
+
+	if (!text) {
+		text = g_new0(struct text, 1);
+		text->bytes = g_string_new(NULL);
+		g_hash_table_insert(loading->texts, GUINT_TO_POINTER(id), text);
+	}
+	if (text->complete) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	g_string_append_len(text->bytes, part.bytes, (gssize)part.size);
+	text->complete = last;
+}
+
+/* NULL for id 0 and for what is lost.  Of an incomplete text, what is there. */
+static const char *find_text(struct loading *loading, uint32_t id)
+{
+	struct text *text = g_hash_table_lookup(loading->texts, GUINT_TO_POINTER(id));
+
+	if (id == 0)
+		return NULL;
+	if (!text || !text->complete)
+		loading->log->lost[MODEL_LOSS_TEXTS]++;
+	if (!text)
+		return NULL;
+	if (!text->string) {
+		text->string = keep_string(loading->model, text->bytes->str, text->bytes->len);
+		text->complete = true; /* a fragment that comes now is out of place */
+	}
+	return text->string;
+}
+
+static void on_statement(void *data, uint32_t number, const struct log_statement *from)
+{
+	struct loading *loading = loading_of(data, number);
+	struct model_statement *statement;
+
+	if (find_statement(loading, from->index)) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	statement = g_new0(struct model_statement, 1);
+	statement->session = loading->session;
+	statement->number = loading->session->statements->len;
+	statement->id = from->id;
+	statement->parent_id = from->parent_id;
+	statement->type = keep(loading, from->type);
+	statement->schema = keep_nullable(loading, from->schema);
+	statement->package = keep_nullable(loading, from->package);
+	statement->routine = keep_nullable(loading, from->routine);
+	statement->sql_text = find_text(loading, from->text);
+	if (statement->sql_text && !*statement->sql_text)
+		statement->sql_text = NULL;
+	g_ptr_array_add(loading->session->statements, statement);
+	g_hash_table_insert(loading->statements, GUINT_TO_POINTER(from->index), statement);
+	add_cell(statement, LOG_CELL_FINISHED, MODEL_CELL_REQUEST);
+	add_cell(statement, LOG_CELL_UNSAMPLED, MODEL_CELL_UNSAMPLED);
+}
+
+static void on_cursor(void *data, uint32_t number, const struct log_cursor *from)
+{
+	struct loading *loading = loading_of(data, number);
+	struct model_statement *statement = find_statement(loading, from->statement);
+	struct model_cursor *cursor;
+
+	if (!statement) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	cursor = g_new0(struct model_cursor, 1);
+	cursor->statement = statement;
+	cursor->id = from->id;
+	cursor->name = keep_nullable(loading, from->name);
+	cursor->line = from->line;
+	cursor->column = from->column;
+	g_ptr_array_add(loading->session->cursors, cursor);
+}
+
+static void on_record_source(void *data, uint32_t number, const struct log_record_source *from)
+{
+	struct loading *loading = loading_of(data, number);
+	struct model_statement *statement = find_statement(loading, from->statement);
+	struct model_record_source *source;
+	const char *access_path;
+
+	if (!statement || model_find_cell(statement, from->cell) ||
+	    model_find_cell(statement, from->cell + 1)) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	access_path = find_text(loading, from->access_path);
+	source = g_new0(struct model_record_source, 1);
+	source->statement = statement;
+	source->cursor_id = from->cursor_id;
+	source->id = from->id;
+	source->parent_id = from->parent_id;
+	source->level = from->level;
+	source->access_path = access_path ? access_path : "";
+	g_ptr_array_add(loading->session->record_sources, source);
+	add_cell(statement, from->cell, MODEL_CELL_OPEN)->record_source = source;
+	add_cell(statement, from->cell + 1, MODEL_CELL_FETCH)->record_source = source;
+}
+
+static void on_line(void *data, uint32_t number, const struct log_line *from)
+{
+	struct loading *loading = loading_of(data, number);
+	struct model_statement *statement = find_statement(loading, from->statement);
+	struct model_cell *cell =
+		statement ? add_cell(statement, from->cell, MODEL_CELL_LINE) : NULL;
+
+	if (!cell) {
+		loading->log->lost[LOG_LOSS_RECORDS]++;
+		return;
+	}
+	cell->line = from->line;
+	cell->column = from->column;
+}
+
+static void on_notice(void *data, uint32_t number, struct log_string notice)
+{
+	struct load *load = data;
+
+	(void)number;
+	g_ptr_array_add(load->log->notices,
+			(char *)keep_string(load->model, notice.bytes, notice.size));
+}
+
+/* ---- Requests and their counts ---- */
+
+static void want_serial(struct loading *loading, uint32_t serial)
+{
+	if (serial)
+		g_hash_table_insert(loading->serials, GUINT_TO_POINTER(serial), NULL);
+}
+
+static void add_execution(struct loading *loading, const struct log_execution *from,
+			  const struct log_cell *cells)
+{
+	struct model_request execution = {
+		.statement = find_statement(loading, from->statement),
+		.id = from->request_id,
+		.caller_statement_id = from->caller_statement_id,
+		.caller_id = from->caller_request_id,
+		.start_time = from->start_time,
+		.first_count = loading->counts->len,
+		.count_count = (uint32_t)from->cell_count,
+		.serial = (uint32_t)from->serial,
+	};
+
+	if (!execution.statement) {
+		loading->log->lost[MODEL_LOSS_COUNTS] += MAX(from->cell_count, 1);
+		return;
+	}
+	if (from->flags & LOG_REQUEST_FINISHED)
+		execution.finish_time = (int64_t)((uint64_t)from->start_time + from->duration);
+	g_array_append_val(loading->executions, execution);
+	for (size_t i = 0; i < from->cell_count; i++) {
+		const struct model_count count = { .cell = cells[i].cell, .value = cells[i].value };
+
+		g_array_append_val(loading->counts, count);
+	}
+}
+
+static void on_request(void *data, uint32_t number, const struct log_execution *execution)
+{
+	struct loading *loading = loading_of(data, number);
+	void *serial = GUINT_TO_POINTER((guint)execution->serial);
+
+	if (g_hash_table_contains(loading->serials, serial))
+		g_hash_table_insert(loading->serials, serial, RECORDED);
+	add_execution(loading, execution, execution->cells);
+}
+
+static void on_counters(void *data, uint32_t number, const struct log_execution *execution)
+{
+	struct loading *loading = loading_of(data, number);
+	const struct kept_block block = { *execution, loading->block_cells->len };
+
+	want_serial(loading, (uint32_t)execution->serial);
+	g_array_append_val(loading->blocks, block);
+	g_array_append_vals(loading->block_cells, execution->cells, (guint)execution->cell_count);
+}
+
+/* Adds the counter blocks of what was not finished, or is not told apart. */
+static void add_blocks(struct loading *loading)
+{
+	for (guint i = 0; i < loading->blocks->len; i++) {
+		const struct kept_block *block =
+			&g_array_index(loading->blocks, struct kept_block, i);
+		void *serial = GUINT_TO_POINTER((guint)block->execution.serial);
+
+		/* A LOG_REC_REQUEST replaces them. */
+		if (g_hash_table_lookup(loading->serials, serial) != RECORDED)
+			add_execution(loading, &block->execution,
+				      &g_array_index(loading->block_cells, struct log_cell,
+						     block->first_cell));
+	}
+}
+
+static int compare_requests(const void *left, const void *right)
+{
+	const struct model_request *a = left, *b = right;
+	int order = MODEL_ORDER(a->statement->id, b->statement->id);
+
+	if (!order)
+		order = MODEL_ORDER(a->id, b->id);
+	return order ? order : MODEL_ORDER(a->statement->number, b->statement->number);
+}
+
+static int compare_counts(const void *left, const void *right)
+{
+	const struct model_count *a = left, *b = right;
+
+	return MODEL_ORDER(a->cell, b->cell);
+}
+
+/* Puts an execution's counts at the end of its request's; all requests have one of cell 0. */
+static void append_counts(struct loading *loading, struct model_request *to,
+			  const struct model_request *from)
+{
+	const struct model_count *counts =
+		&g_array_index(loading->counts, struct model_count, from->first_count);
+	struct model_count *own = &loading->session->counts[to->first_count];
+
+	for (uint32_t i = 0; i < from->count_count; i++) {
+		if (counts[i].cell == LOG_CELL_FINISHED)
+			own->value += counts[i].value;
+		else if (model_find_cell(to->statement, counts[i].cell))
+			own[to->count_count++] = counts[i];
+		else
+			loading->log->lost[MODEL_LOSS_COUNTS]++;
+	}
+}
+
+/* Sorts a request's counts by cell and adds up those of the same one. */
+static void fold_counts(struct model_session *session, struct model_request *request)
+{
+	struct model_count *counts = &session->counts[request->first_count];
+	uint32_t sorted = 1, count = 1;
+
+	while (sorted < request->count_count && counts[sorted - 1].cell < counts[sorted].cell)
+		sorted++;
+	if (sorted < request->count_count) {
+		qsort(counts, request->count_count, sizeof(*counts), compare_counts);
+		for (uint32_t i = 1; i < request->count_count; i++) {
+			if (counts[i].cell == counts[count - 1].cell)
+				counts[count - 1].value += counts[i].value;
+			else
+				counts[count++] = counts[i];
+		}
+		request->count_count = count;
+	}
+	session->count_count = request->first_count + request->count_count;
+}
+
+static void fold_execution(struct model_request *to, const struct model_request *from)
+{
+	if (from->start_time && (!to->start_time || from->start_time < to->start_time))
+		to->start_time = from->start_time;
+	to->finish_time = MAX(to->finish_time, from->finish_time);
+}
+
+/* Makes the session's requests of the executions: those with the same request_id are one row. */
+static void fold_executions(struct loading *loading)
+{
+	struct model_session *session = loading->session;
+	GArray *executions = loading->executions;
+	struct model_request *to = NULL;
+
+	g_array_sort(executions, compare_requests);
+	session->counts = g_new(struct model_count, (gsize)loading->counts->len + executions->len);
+	for (guint i = 0; i < executions->len; i++) {
+		const struct model_request from =
+			g_array_index(executions, struct model_request, i);
+		void *serial = GUINT_TO_POINTER(from.serial);
+
+		if (to && compare_requests(to, &from) == 0) {
+			fold_execution(to, &from);
+		} else {
+			if (to)
+				fold_counts(session, to);
+			/* In place: there are never more requests than executions. */
+			to = &g_array_index(executions, struct model_request,
+					    session->request_count++);
+			*to = from;
+			to->first_count = session->count_count;
+			to->count_count = 1;
+			session->counts[to->first_count] = (struct model_count){ 0 };
+		}
+		append_counts(loading, to, &from);
+		if (g_hash_table_contains(loading->serials, serial))
+			g_hash_table_insert(loading->serials, serial,
+					    GUINT_TO_POINTER(session->request_count));
+	}
+	if (to)
+		fold_counts(session, to);
+	session->requests = (struct model_request *)(void *)g_array_free(executions, FALSE);
+	loading->executions = NULL;
+}
+
+/* ---- The call tree ---- */
+
+static void on_totals(void *data, uint32_t number, const struct log_session_totals *totals)
+{
+	loading_of(data, number)->session->totals = *totals;
+}
+
+static void on_node(void *data, uint32_t number, uint32_t id, const struct log_node *node)
+{
+	struct loading *loading = loading_of(data, number);
+	const struct kept_node kept = { id, *node };
+
+	want_serial(loading, node->serial);
+	g_array_append_val(loading->nodes, kept);
+}
+
+static int compare_nodes(const void *left, const void *right)
+{
+	const struct kept_node *a = left, *b = right;
+
+	return MODEL_ORDER(a->id, b->id);
+}
+
+/* What a node's statement and position speak of; NULL: nothing that is defined. */
+static struct model_cell *cell_of_node(struct loading *loading, const struct log_node *node)
+{
+	struct model_statement *statement = find_statement(loading, node->statement);
+	struct model_cell *cell =
+		statement ? model_find_cell(statement, node->position & LOG_NODE_CELL_MASK) : NULL;
+
+	if (!cell)
+		return NULL;
+	switch (node->position >> LOG_NODE_CELL_BITS) {
+	case LOG_NODE_REQUEST:
+		return cell->kind == MODEL_CELL_REQUEST ? cell : NULL;
+	case LOG_NODE_LINE:
+		return cell->kind == MODEL_CELL_LINE ? cell : NULL;
+	case LOG_NODE_RECORD_SOURCE:
+		return cell->record_source ? cell : NULL;
+	}
+	return NULL;
+}
+
+/* The place of a node id among the first `count` of the sorted nodes, or MODEL_NO_NODE. */
+static uint32_t find_node(const GArray *nodes, uint32_t count, uint32_t id)
+{
+	uint32_t low = 0, high = count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		uint32_t there = g_array_index(nodes, struct kept_node, middle).id;
+
+		if (there == id)
+			return middle;
+		if (there < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return MODEL_NO_NODE;
+}
+
+/*
+ * Copies nodes with known cells to the session, and their serials to `serials`.  Children of one that
+ * is left out go to its parent, which called them too.
+ */
+static void define_nodes(struct loading *loading, uint32_t *serials)
+{
+	const GArray *kept = loading->nodes;
+	struct model_session *session = loading->session;
+	uint32_t *place =
+		g_new(uint32_t, kept->len); /* of a kept node, or of its nearest ancestor */
+
+	for (guint i = 0; i < kept->len; i++) {
+		const struct kept_node *from = &g_array_index(kept, struct kept_node, i);
+		const struct model_cell *cell = cell_of_node(loading, &from->node);
+		uint32_t parent = find_node(kept, i, from->node.parent);
+
+		if (from->node.parent && parent == MODEL_NO_NODE)
+			loading->log->lost[MODEL_LOSS_CALLERS]++;
+		place[i] = parent == MODEL_NO_NODE ? MODEL_NO_NODE : place[parent];
+		if (!cell || (i && from->id == g_array_index(kept, struct kept_node, i - 1).id)) {
+			loading->log->lost[MODEL_LOSS_NODES]++;
+			continue;
+		}
+		session->nodes[session->node_count] = (struct model_node){
+			.id = from->id,
+			.parent = place[i],
+			.first_child = MODEL_NO_NODE,
+			.next_sibling = MODEL_NO_NODE,
+			.cell = cell,
+			.self_time = from->node.self_time,
+			.total_time = from->node.self_time,
+			.samples = from->node.samples,
+		};
+		serials[session->node_count] = from->node.serial;
+		place[i] = session->node_count++;
+	}
+	g_free(place);
+}
+
+static void link_nodes(struct model_session *session)
+{
+	struct model_node *nodes = session->nodes;
+
+	for (uint32_t i = session->node_count; i > 0; i--) {
+		struct model_node *node = &nodes[i - 1];
+
+		session->sampled_time += node->self_time;
+		if (node->parent == MODEL_NO_NODE)
+			continue;
+		nodes[node->parent].total_time += node->total_time;
+		node->next_sibling = nodes[node->parent].first_child;
+		nodes[node->parent].first_child = i - 1;
+	}
+}
+
+/* For finding out to which request a line or record source belongs: to the one that it is in. */
+struct request_walk {
+	struct loading *loading;
+	const uint32_t *serials;
+	struct model_request **open;  /* by statement: its innermost request */
+	struct model_request **outer; /* by node of a request: the one that was open before */
+};
+
+static struct model_request *find_request(const struct model_session *session,
+					  struct model_statement *statement, uint32_t index)
+{
+	const struct model_request key = { .statement = statement };
+	struct model_request *request;
+
+	if (!index)
+		return session->request_count ?
+			       bsearch(&key, session->requests, session->request_count, sizeof(key),
+				       compare_requests) :
+			       NULL;
+	request = &session->requests[index - 1];
+	return request->statement == statement ? request : NULL;
+}
+
+/* Serial 0 stands for the row of all executions, which has request_id 0. */
+static struct model_request *request_of_serial(struct loading *loading,
+					       struct model_statement *statement, uint32_t serial)
+{
+	uint32_t index =
+		GPOINTER_TO_UINT(g_hash_table_lookup(loading->serials, GUINT_TO_POINTER(serial)));
+
+	return serial && !index ? NULL : find_request(loading->session, statement, index);
+}
+
+static void request_enter(uint32_t i, void *data)
+{
+	const struct request_walk *walk = data;
+	struct model_node *node = &walk->loading->session->nodes[i];
+	struct model_request **open = &walk->open[node->cell->statement->number];
+
+	if (node->cell->kind == MODEL_CELL_REQUEST || walk->serials[i] || !*open)
+		node->request =
+			request_of_serial(walk->loading, node->cell->statement, walk->serials[i]);
+	else
+		node->request = *open;
+	if (node->cell->kind == MODEL_CELL_REQUEST) {
+		walk->outer[i] = *open;
+		*open = node->request;
+	}
+	if (!node->request && node->samples)
+		walk->loading->log->lost[MODEL_LOSS_REQUESTS]++;
+}
+
+static void request_leave(uint32_t i, void *data)
+{
+	const struct request_walk *walk = data;
+	const struct model_cell *cell = walk->loading->session->nodes[i].cell;
+
+	if (cell->kind == MODEL_CELL_REQUEST)
+		walk->open[cell->statement->number] = walk->outer[i];
+}
+
+static void build_tree(struct loading *loading)
+{
+	struct model_session *session = loading->session;
+	uint32_t *serials = g_new(uint32_t, loading->nodes->len);
+	struct request_walk walk = {
+		.loading = loading,
+		.serials = serials,
+		.open = g_new0(struct model_request *, session->statements->len),
+		.outer = g_new(struct model_request *, loading->nodes->len),
+	};
+
+	g_array_sort(loading->nodes, compare_nodes);
+	session->nodes = g_new(struct model_node, loading->nodes->len);
+	define_nodes(loading, serials);
+	link_nodes(session);
+	model_walk(session, request_enter, request_leave, &walk);
+	g_free(walk.open);
+	g_free(walk.outer);
+	g_free(serials);
+}
+
+/* The group of a node's time is the index of its count's time, which gets one if it is the first. */
+static uint32_t group_of_node(struct model_session *session, const struct model_node *node)
+{
+	struct model_count *count =
+		node->request ? model_request_count(node->request, node->cell->number) : NULL;
+
+	if (!count)
+		return MODEL_NO_GROUP;
+	if (!count->time)
+		count->time = session->time_count++;
+	return count->time;
+}
+
+static void time_counts(struct model_session *session)
+{
+	uint32_t *groups = g_new(uint32_t, session->node_count);
+
+	session->time_count = 1;
+	for (uint32_t i = 0; i < session->node_count; i++)
+		groups[i] = group_of_node(session, &session->nodes[i]);
+	session->times = g_new(struct model_time, session->time_count);
+	model_sum_times(session, groups, session->time_count, session->times);
+	g_free(groups);
+}
+
+/* ---- The end ---- */
+
+static enum model_session_end end_without_record(const struct model_log *log)
+{
+	switch (log->state) {
+	case LOG_RECORDING:
+		return log->liveness == LOG_NOT_RECORDED ? MODEL_KILLED : MODEL_RUNNING;
+	case LOG_DISK_FULL:
+	case LOG_QUOTA_REACHED:
+		return MODEL_STOPPED;
+	case LOG_CLOSED:
+		break;
+	}
+	return MODEL_END_LOST;
+}
+
+/* Hands the session over to the model, or drops it. */
+static void finish_session(struct loading *loading, bool with_cancelled)
+{
+	struct model_session *session = loading->session;
+
+	if (!loading->started) {
+		loading->log->lost[MODEL_LOSS_SESSIONS]++;
+		return;
+	}
+	if (!loading->ended)
+		session->end = end_without_record(loading->log);
+	if (session->end == MODEL_CANCELLED && !with_cancelled) {
+		loading->model->cancelled_count++;
+		return;
+	}
+	add_blocks(loading);
+	fold_executions(loading);
+	build_tree(loading);
+	time_counts(session);
+	model_session_sort(session);
+	g_ptr_array_add(loading->model->sessions, session);
+	loading->session = NULL;
+}
+
+static int compare_loadings(const void *left, const void *right)
+{
+	const struct loading *a = left, *b = right;
+
+	return MODEL_ORDER(a->session_number, b->session_number);
+}
+
+static void finish_sessions(struct load *load, bool with_cancelled)
+{
+	GList *loadings = g_hash_table_get_values(load->sessions);
+
+	loadings = g_list_sort(loadings, compare_loadings);
+	for (GList *at = loadings; at; at = at->next)
+		finish_session(at->data, with_cancelled);
+	g_list_free(loadings);
+}
+
+static const char *keep_header_text(struct model *model, const struct log_reader *reader,
+				    const char *key)
+{
+	const char *text = log_reader_text(reader, key);
+
+	return text ? keep_string(model, text, strlen(text)) : NULL;
+}
+
+static struct model_log *log_new(struct model *model, const struct log_reader *reader,
+				 const char *path)
+{
+	struct model_log *log = g_new0(struct model_log, 1);
+	const char *slash;
+
+	log->path = g_filename_display_name(path);
+	slash = strrchr(log->path, '/');
+	log->name = slash ? slash + 1 : log->path;
+	log->program = keep_header_text(model, reader, "program");
+	log->host = keep_header_text(model, reader, "host");
+	log->fbprof = keep_header_text(model, reader, "fbprof");
+	log->clock = keep_header_text(model, reader, "clock");
+	log->pid = log_reader_header(reader)->pid;
+	log->start_time = log_reader_header(reader)->start_realtime;
+	log->notices = g_ptr_array_new();
+	return log;
+}
+
+bool model_add_reader(struct model *model, struct log_reader *reader, const char *path,
+		      bool with_cancelled)
+{
+	static const struct log_visitor visitor = {
+		.counters = on_counters,
+		.node = on_node,
+		.totals = on_totals,
+		.session_start = on_session_start,
+		.session_end = on_session_end,
+		.text = on_text,
+		.statement = on_statement,
+		.cursor = on_cursor,
+		.record_source = on_record_source,
+		.line = on_line,
+		.request = on_request,
+		.notice = on_notice,
+	};
+	struct load load = { .model = model, .log = log_new(model, reader, path) };
+	bool read;
+
+	g_ptr_array_add(model->logs, load.log);
+	load.sessions = g_hash_table_new_full(NULL, NULL, NULL, loading_free);
+	/* Asked before reading: a session that ends meanwhile is then known to have ended. */
+	load.log->liveness = log_reader_liveness(reader);
+	read = log_reader_read(reader, &visitor, &load);
+	if (read) {
+		load.log->state = log_reader_header(reader)->state;
+		load.log->usage = *log_reader_usage(reader);
+		for (unsigned i = 0; i < LOG_LOSSES; i++)
+			load.log->lost[i] += log_reader_lost(reader)[i];
+		finish_sessions(&load, with_cancelled);
+	}
+	g_hash_table_unref(load.sessions);
+	return read;
+}

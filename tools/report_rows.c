@@ -1,0 +1,315 @@
+/*
+ * The rows of `fbprof report`: see report_rows.h.
+ */
+#include "report_rows.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "text.h"
+
+/* Bytes of a name or text that are looked at: more would not be shown anyway. */
+#define SHOWN_SIZE 400
+
+/* A session while it is added. */
+struct adding {
+	struct report_rows *rows;
+	const struct model_session *session;
+	guint *names;	       /* by statement number: see name_statement() */
+	GHashTable *row_of;    /* cell or record source → row */
+	GPtrArray *group_rows; /* row of each group */
+};
+
+static void free_row(void *data)
+{
+	struct report_row *row = data;
+
+	g_free(row->where);
+	g_free(row);
+}
+
+void report_rows_init(struct report_rows *rows, enum report_by by)
+{
+	*rows = (struct report_rows){ .by = by };
+	rows->rows = g_ptr_array_new_with_free_func(free_row);
+	rows->by_identity = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	rows->names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+}
+
+void report_rows_clear(struct report_rows *rows)
+{
+	g_hash_table_unref(rows->by_identity);
+	g_hash_table_unref(rows->names);
+	g_ptr_array_unref(rows->rows);
+}
+
+/* ---- What things are called ---- */
+
+/* The first line of a text, or what is looked at of it. */
+static gsize first_line_size(const char *text)
+{
+	gsize size = strcspn(text, "\r\n");
+
+	if (size > SHOWN_SIZE)
+		size = (gsize)(g_utf8_find_prev_char(text, text + SHOWN_SIZE) - text);
+	return size;
+}
+
+static void append_start(GString *to, const char *text)
+{
+	gsize size = strlen(text);
+
+	if (size > SHOWN_SIZE)
+		size = (gsize)(g_utf8_find_prev_char(text, text + SHOWN_SIZE) - text);
+	g_string_append_len(to, text, (gssize)size);
+}
+
+/* A routine's full name, or the start of an SQL text. */
+static void append_name(GString *to, const struct model_statement *statement)
+{
+	const char *const parts[] = { statement->schema, statement->package, statement->routine };
+	const char *separator = "";
+
+	for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+		if (!parts[i])
+			continue;
+		g_string_append(to, separator);
+		append_start(to, parts[i]);
+		separator = ".";
+	}
+	if (!*separator && statement->sql_text) {
+		append_start(to, statement->sql_text);
+	} else if (!*separator) {
+		append_start(to, statement->type);
+		g_string_append_printf(to, " %" PRId64 " (its text was not recorded)",
+				       statement->id);
+	}
+}
+
+static const struct model_statement *parent_of(const struct model_statement *statement)
+{
+	return statement->parent_id ?
+		       model_find_statement(statement->session, statement->parent_id) :
+		       NULL;
+}
+
+static char *describe(const struct model_cell *cell)
+{
+	const struct model_statement *parent = parent_of(cell->statement);
+	GString *where = g_string_new(NULL);
+	char *line;
+
+	if (cell->record_source) {
+		const char *path = cell->record_source->access_path;
+
+		path += strspn(path, " ");
+		path += g_str_has_prefix(path, "-> ") ? 3 : 0;
+		g_string_append_len(where, path, (gssize)first_line_size(path));
+		g_string_append(where, " in ");
+	}
+	append_name(where, cell->statement);
+	if (parent) {
+		g_string_append(where, " of ");
+		append_name(where, parent);
+	}
+	line = text_line(where->str);
+	g_string_free(where, TRUE);
+	return line;
+}
+
+static void append_statement_identity(GString *identity, const struct model_statement *statement)
+{
+	const char *const parts[] = { statement->type, statement->schema, statement->package,
+				      statement->routine, statement->sql_text };
+
+	for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++) {
+		/* With lengths, so that no two lists of parts look the same. */
+		if (parts[i])
+			g_string_append_printf(identity, "%zu:%s", strlen(parts[i]), parts[i]);
+		else
+			g_string_append_c(identity, '-');
+	}
+	if (!statement->routine && !statement->sql_text)
+		g_string_append_printf(identity, "#%p", (const void *)statement);
+}
+
+/* A number from 1, equal for statements that are the same in different sessions and logs. */
+static guint name_statement(struct adding *adding, const struct model_statement *statement)
+{
+	const struct model_statement *parent = parent_of(statement);
+	GHashTable *names = adding->rows->names;
+	guint *name = &adding->names[statement->number];
+	GString *identity;
+
+	if (*name)
+		return *name;
+	identity = g_string_new(NULL);
+	append_statement_identity(identity, statement);
+	if (parent)
+		append_statement_identity(identity, parent);
+	*name = GPOINTER_TO_UINT(g_hash_table_lookup(names, identity->str));
+	if (!*name) {
+		*name = g_hash_table_size(names) + 1;
+		g_hash_table_insert(names, g_strdup(identity->str), GUINT_TO_POINTER(*name));
+	}
+	g_string_free(identity, TRUE);
+	return *name;
+}
+
+static char *identify(struct adding *adding, const struct model_cell *cell)
+{
+	const struct model_record_source *source = cell->record_source;
+	guint name = name_statement(adding, cell->statement);
+
+	if (source)
+		return g_strdup_printf("%u source %" PRIu32 " %" PRIu32 " %.*s", name,
+				       source->cursor_id, source->id,
+				       (int)first_line_size(source->access_path),
+				       source->access_path);
+	if (cell->kind == MODEL_CELL_LINE)
+		return g_strdup_printf("%u line %" PRIu32 " %" PRIu32, name, cell->line,
+				       cell->column);
+	return g_strdup_printf("%u", name);
+}
+
+/* ---- Rows ---- */
+
+static struct report_row *row_new(const struct model_cell *cell)
+{
+	struct report_row *row = g_new0(struct report_row, 1);
+	const struct model_cursor *cursor =
+		cell->record_source ? model_find_cursor(cell->record_source) : NULL;
+
+	row->line = cursor ? cursor->line : cell->line;
+	row->column = cursor ? cursor->column : cell->column;
+	row->where = describe(cell);
+	return row;
+}
+
+static struct report_row *find_row(struct adding *adding, const struct model_cell *cell)
+{
+	char *identity = identify(adding, cell);
+	struct report_row *row = g_hash_table_lookup(adding->rows->by_identity, identity);
+
+	if (row) {
+		g_free(identity);
+		return row;
+	}
+	row = row_new(cell);
+	g_ptr_array_add(adding->rows->rows, row);
+	g_hash_table_insert(adding->rows->by_identity, identity, row);
+	return row;
+}
+
+static bool has_row(const struct adding *adding, const struct model_cell *cell)
+{
+	switch (cell->kind) {
+	case MODEL_CELL_REQUEST:
+		return true;
+	case MODEL_CELL_LINE:
+		return adding->rows->by & REPORT_BY_LINE;
+	case MODEL_CELL_OPEN:
+	case MODEL_CELL_FETCH:
+		return adding->rows->by & REPORT_BY_RECORD_SOURCE;
+	case MODEL_CELL_UNSAMPLED:
+		break;
+	}
+	return false;
+}
+
+/* The row of a cell that has one, with its group in this session. */
+static struct report_row *row_of_cell(struct adding *adding, const struct model_cell *cell)
+{
+	const void *key = cell->record_source ? (const void *)cell->record_source : cell;
+	struct report_row *row = g_hash_table_lookup(adding->row_of, key);
+
+	if (!row) {
+		row = find_row(adding, cell);
+		g_hash_table_insert(adding->row_of, (void *)key, row);
+	}
+	if (row->session != adding->session) {
+		row->session = adding->session;
+		row->group = adding->group_rows->len;
+		g_ptr_array_add(adding->group_rows, row);
+	}
+	return row;
+}
+
+static uint32_t group_of_node(struct adding *adding, const uint32_t *groups,
+			      const struct model_node *node)
+{
+	const struct model_node *nodes = adding->session->nodes;
+	const struct model_statement *statement = node->cell->statement;
+
+	if (has_row(adding, node->cell))
+		return row_of_cell(adding, node->cell)->group;
+	if (node->parent != MODEL_NO_NODE && nodes[node->parent].cell->statement == statement)
+		return groups[node->parent];
+	return row_of_cell(adding, model_find_cell(statement, LOG_CELL_FINISHED))->group;
+}
+
+static void add_times(struct adding *adding)
+{
+	const struct model_session *session = adding->session;
+	uint32_t *groups = g_new(uint32_t, session->node_count);
+	struct model_time *times;
+
+	for (uint32_t i = 0; i < session->node_count; i++)
+		groups[i] = group_of_node(adding, groups, &session->nodes[i]);
+	times = g_new(struct model_time, adding->group_rows->len);
+	model_sum_times(session, groups, adding->group_rows->len, times);
+	for (guint i = 0; i < adding->group_rows->len; i++) {
+		struct report_row *row = adding->group_rows->pdata[i];
+
+		row->time.self_time += times[i].self_time;
+		row->time.total_time += times[i].total_time;
+		row->time.samples += times[i].samples;
+		adding->rows->self_time += times[i].self_time;
+		adding->rows->samples += times[i].samples;
+	}
+	g_free(times);
+	g_free(groups);
+}
+
+static void add_count(struct adding *adding, const struct model_cell *cell, uint64_t value)
+{
+	if (cell->kind == MODEL_CELL_UNSAMPLED) {
+		cell = model_find_cell(cell->statement, LOG_CELL_FINISHED);
+		row_of_cell(adding, cell)->time.total_time += value;
+		adding->rows->unsampled_time += value;
+	} else if (has_row(adding, cell)) {
+		/* Opens have a row, too, but are not what is counted there. */
+		row_of_cell(adding, cell)->count += cell->kind == MODEL_CELL_OPEN ? 0 : value;
+	}
+}
+
+static void add_counts(struct adding *adding)
+{
+	const struct model_session *session = adding->session;
+
+	for (uint32_t i = 0; i < session->request_count; i++) {
+		const struct model_request *request = &session->requests[i];
+		const struct model_count *counts = model_request_counts(request);
+
+		for (uint32_t j = 0; j < request->count_count; j++)
+			add_count(adding, model_find_cell(request->statement, counts[j].cell),
+				  counts[j].value);
+	}
+}
+
+void report_rows_add(struct report_rows *rows, const struct model_session *session)
+{
+	struct adding adding = {
+		.rows = rows,
+		.session = session,
+		.names = g_new0(guint, session->statements->len),
+		.row_of = g_hash_table_new(NULL, NULL),
+		.group_rows = g_ptr_array_new(),
+	};
+
+	add_times(&adding);
+	add_counts(&adding);
+	g_ptr_array_unref(adding.group_rows);
+	g_hash_table_unref(adding.row_of);
+	g_free(adding.names);
+}

@@ -1,0 +1,50 @@
+/*
+ * The rows of `fbprof report`: where the sampled time went, summed over sessions by what things are
+ * called, so that the same routine or SQL text is the same row everywhere.  One thread.
+ */
+#ifndef FBPROF_REPORT_ROWS_H
+#define FBPROF_REPORT_ROWS_H
+
+#include "model.h"
+
+/* Of what there are rows besides requests; flags. */
+enum report_by {
+	REPORT_BY_STATEMENT = 0,
+	REPORT_BY_LINE = 1,
+	REPORT_BY_RECORD_SOURCE = 2,
+	REPORT_BY_ALL = REPORT_BY_LINE | REPORT_BY_RECORD_SOURCE
+};
+
+struct report_row {
+	struct model_time time;
+	uint64_t count;	       /* lines executed, records fetched, or requests finished */
+	uint32_t line, column; /* 0: none; of a record source, its cursor's */
+	char *where;	       /* one harmless line */
+
+	/* Within report_rows.c: the session added last and the row's group in it. */
+	const struct model_session *session;
+	uint32_t group;
+};
+
+struct report_rows {
+	enum report_by by;
+	GPtrArray *rows;    /* struct report_row */
+	uint64_t self_time; /* sums over all rows */
+	uint64_t samples;
+	uint64_t unsampled_time; /* in the total times of requests, but in no self time */
+
+	/* Within report_rows.c: identities of rows, and of statements with a number each. */
+	GHashTable *by_identity;
+	GHashTable *names;
+};
+
+void report_rows_init(struct report_rows *rows, enum report_by by);
+void report_rows_clear(struct report_rows *rows);
+
+/*
+ * Adds a session.  The self time of what has no row of its own goes to the nearest row around it in
+ * the same request, at the latest the request's: self times always add up to the sampled time.
+ */
+void report_rows_add(struct report_rows *rows, const struct model_session *session);
+
+#endif
