@@ -1,0 +1,81 @@
+# Completion for fbprof and fbprof-dump in bash.
+
+_fbprof_words() {
+	mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2")
+}
+
+_fbprof_directories() {
+	compopt -o filenames 2>/dev/null
+	mapfile -t COMPREPLY < <(compgen -d -- "$1")
+}
+
+_fbprof_logs() {
+	compopt -o filenames 2>/dev/null
+	mapfile -t COMPREPLY < <(
+		compgen -f -X '!*.fbprof' -- "$1"
+		compgen -d -- "$1"
+	)
+}
+
+# Options if the word begins like one, else logs.
+_fbprof_options() {
+	if [[ $2 == -* ]]; then
+		_fbprof_words "$1 --all --help --version" "$2"
+	else
+		_fbprof_logs "$2"
+	fi
+}
+
+_fbprof_dump() {
+	case $2 in
+	-o | --output)
+		_fbprof_directories "$1"
+		;;
+	-t | --table)
+		_fbprof_words 'sessions statements cursors record_sources requests psql_stats record_source_stats' "$1"
+		;;
+	*)
+		_fbprof_options '--output --table --info' "$1"
+		;;
+	esac
+}
+
+_fbprof_report() {
+	case $2 in
+	-b | --by)
+		_fbprof_words 'all line record-source statement' "$1"
+		;;
+	-o | --sort)
+		_fbprof_words 'self total count' "$1"
+		;;
+	-s | --session | -n | --limit)
+		;;
+	*)
+		_fbprof_options '--session --by --sort --limit' "$1"
+		;;
+	esac
+}
+
+_fbprof() {
+	local commands='dump report'
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+
+	COMPREPLY=()
+	# Bash takes "--option=value" for three words.
+	if [[ $current == '=' ]]; then
+		current=
+	elif [[ $previous == '=' ]]; then
+		previous=${COMP_WORDS[COMP_CWORD - 2]}
+	fi
+	if [[ ${COMP_WORDS[0]##*/} == fbprof-dump ]]; then
+		_fbprof_dump "$current" "$previous"
+	elif ((COMP_CWORD == 1)); then
+		_fbprof_words "$commands help --help --version" "$current"
+	elif [[ ${COMP_WORDS[1]} == help ]]; then
+		((COMP_CWORD > 2)) || _fbprof_words "$commands" "$current"
+	elif [[ " $commands " == *" ${COMP_WORDS[1]} "* ]]; then
+		"_fbprof_${COMP_WORDS[1]}" "$current" "$previous"
+	fi
+}
+
+complete -F _fbprof fbprof fbprof-dump
