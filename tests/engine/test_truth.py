@@ -1,0 +1,101 @@
+"""Times are true: what is charged adds up to what the client waited for, and falls where the time went.
+
+Only ratios of times within one run are looked at, and since the machine may be shared, a scenario has three
+tries. A profiler that is wrong is wrong in all of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import firebird_env as env
+import prof_tables
+
+TRIES = 3
+MODES = pytest.mark.parametrize('options', ['-', 'DETAILED_REQUESTS'], ids=['aggregated', 'detailed'])
+
+
+def run_timed(scratch, database, root, profiler, scenario, options, attempt=0):
+    """→ what the client measured, the tables or None."""
+    log_dir = scratch / f'{scenario}-{attempt}'
+    copy = shutil.copy(database, scratch / 'copy.fdb')
+    timing = env.run_program('timed.py', copy, scenario, options, root=root, preload=profiler, log_dir=log_dir)
+    if options == 'off':
+        return timing, None
+    return timing, prof_tables.tables_of_directory(env.dump(env.logs(log_dir), log_dir / 'csv'))
+
+
+def requests_of(tables, text):
+    statement_id, = [row['statement_id'] for row in tables['statements'] if row['sql_text'] == text]
+    return [row for row in tables['requests'] if row['statement_id'] == statement_id]
+
+
+def first_good_try(attempt_once, what: str) -> None:
+    """attempt_once(n) → (good, what was seen)."""
+    seen = []
+    for attempt in range(TRIES):
+        good, shown = attempt_once(attempt)
+        seen.append(shown)
+        if good:
+            return
+    pytest.fail(f'{what}, in {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
+
+
+@MODES
+@pytest.mark.parametrize('scenario', ['psql_loop', 'cross_join', 'cursor_loop', 'procedure_calls',
+                                      'sleeping_client', 'failing_then_idle'])
+def test_charged_time_is_the_time_waited_for(scratch, database, root, profiler, scenario, options):
+    """Within 2%; the client's own pauses are not charged."""
+
+    def attempt_once(attempt):
+        timing, tables = run_timed(scratch, database, root, profiler, scenario, options, attempt)
+        rows = requests_of(tables, timing['text'])
+        assert len(rows) == 1
+        assert rows[0]['caller_request_id'] is None
+        charged = (rows[0]['total_elapsed_time'] or 0) / 1e9
+        assert timing['elapsed'] >= 0.5, 'too short to tell'
+        ratio = charged / timing['elapsed']
+        return abs(ratio - 1) <= 0.02, (f'charged {charged:.4f} s, waited {timing["elapsed"]:.4f} s,'
+                                        f' ratio {ratio:.4f}; elsewhere {timing["idle"]:.3f} s')
+
+    first_good_try(attempt_once, f'{scenario}: charged and waited differ by more than 2%')
+
+
+def test_all_top_level_requests_add_up(scratch, database, root, profiler):
+    """The sum over requests without a caller: nothing is charged twice, nor to nobody."""
+
+    def attempt_once(attempt):
+        timing, tables = run_timed(scratch, database, root, profiler, 'procedure_calls', 'DETAILED_REQUESTS', attempt)
+        top = [row for row in tables['requests'] if row['caller_request_id'] is None]
+        charged = sum(row['total_elapsed_time'] or 0 for row in top) / 1e9
+        ratio = charged / timing['elapsed']
+        return abs(ratio - 1) <= 0.03, f'charged {charged:.4f} s, waited {timing["elapsed"]:.4f} s, ratio {ratio:.4f}'
+
+    first_good_try(attempt_once, 'the sum of top-level requests is off')
+
+
+@MODES
+@pytest.mark.parametrize('interval', [None, 1000])
+def test_shares_of_two_loops(scratch, database, root, profiler, options, interval):
+    """Loops alike but for their lengths: each gets the share of time that it has when timed alone, unprofiled."""
+    words = [] if options == '-' else [options]
+    if interval:
+        words.append(f'SAMPLING_INTERVAL={interval}')
+
+    def attempt_once(attempt):
+        first = run_timed(scratch, database, root, profiler, 'first_loop', 'off')[0]['elapsed']
+        second = run_timed(scratch, database, root, profiler, 'second_loop', 'off')[0]['elapsed']
+        truth = first / (first + second)
+        timing, tables = run_timed(scratch, database, root, profiler, 'two_loops', ','.join(words) or '-', attempt)
+        statement_id = requests_of(tables, timing['text'])[0]['statement_id']
+        lines = {row['line_num']: row['total_elapsed_time'] for row in tables['psql_stats']
+                 if row['statement_id'] == statement_id}
+        mine, other = lines[5] + lines[6], lines[7] + lines[8]
+        share = mine / (mine + other)
+        covered = (mine + other) / 1e9 / timing['elapsed']
+        return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({first:.3f} s, {second:.3f} s);'
+                                            f' the lines cover {covered:.3f} of the time')
+
+    first_good_try(attempt_once, 'the share of the first loop is off by more than 3 points')

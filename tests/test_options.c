@@ -1,0 +1,262 @@
+/*
+ * The options of a session: each of them, and what is said of wrong ones.
+ */
+#include "../sampler/sampler.h"
+#include "../shim/options.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct options options;
+static char error[OPTIONS_ERROR_SIZE];
+
+static void set_up(void)
+{
+	options_init(&options);
+	strcpy(error, "nothing was said");
+}
+
+static bool parse(const char *text)
+{
+	return options_parse(&options, "PLUGIN_OPTIONS", text, error);
+}
+
+static void accept(const char *text)
+{
+	ck_assert_msg(parse(text), "\"%s\": %s", text, error);
+}
+
+/* The sentence must have all of what follows, up to NULL; the options must stay as they were. */
+static void refuse(const char *text, const char *first, const char *second, const char *third)
+{
+	const char *const wanted[] = { first, second, third };
+	struct options before = options;
+
+	ck_assert_msg(!parse(text), "\"%s\" was accepted", text);
+	for (size_t i = 0; i < 3 && wanted[i]; i++)
+		ck_assert_msg(strstr(error, wanted[i]) != NULL, "\"%s\": \"%s\" lacks \"%s\"", text, error, wanted[i]);
+	ck_assert_msg(!strncmp(error, "fbprof: ", 8), "%s", error);
+	ck_assert_ptr_nonnull(strstr(error, "PLUGIN_OPTIONS"));
+	ck_assert_ptr_null(strchr(error, '\n'));
+	ck_assert(strlen(error) < OPTIONS_ERROR_SIZE - 1);
+	ck_assert_uint_eq(options.interval, before.interval);
+	ck_assert_int_eq(options.detailed, before.detailed);
+	ck_assert_int_eq(options.sql_text, before.sql_text);
+}
+
+START_TEST(defaults)
+{
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+	ck_assert(!options.detailed);
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_FULL);
+	accept(NULL);
+	accept("");
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+}
+END_TEST
+
+START_TEST(interval)
+{
+	static const char *const wrong[] = { "0",   "49",  "1000001", "-100",	"+100", "100us", "1e3", "0x100",
+					     "",    " ",   "ten",     "100.5",	"99999999999999999999999999",
+					     "18446744073709551716" /* 100 beyond 2^64 */ };
+	char text[128];
+
+	accept("SAMPLING_INTERVAL=50");
+	ck_assert_uint_eq(options.interval, 50000);
+	accept("SAMPLING_INTERVAL=1000000");
+	ck_assert_uint_eq(options.interval, 1000000000);
+	accept("SAMPLING_INTERVAL=00100");
+	ck_assert_uint_eq(options.interval, 100000);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		snprintf(text, sizeof(text), "SAMPLING_INTERVAL=%s", wrong[i]);
+		refuse(text, "SAMPLING_INTERVAL=", "50", "1000000");
+	}
+	refuse("SAMPLING_INTERVAL", "SAMPLING_INTERVAL without a value", "50", NULL);
+	refuse("SAMPLING_INTERVAL=49", "SAMPLING_INTERVAL=49", NULL, NULL);
+}
+END_TEST
+
+START_TEST(detailed_requests)
+{
+	accept("DETAILED_REQUESTS");
+	ck_assert(options.detailed);
+	refuse("DETAILED_REQUESTS=1", "DETAILED_REQUESTS=1", "no value", NULL);
+	refuse("DETAILED_REQUESTS=", "DETAILED_REQUESTS=", "no value", NULL);
+}
+END_TEST
+
+START_TEST(mode)
+{
+	accept("MODE=SAMPLED");
+	refuse("MODE=FAST", "MODE=FAST", "SAMPLED", NULL);
+	refuse("MODE", "MODE without a value", "SAMPLED", NULL);
+	refuse("MODE=", "MODE=", "SAMPLED", NULL);
+}
+END_TEST
+
+START_TEST(sql_text)
+{
+	accept("SQL_TEXT=HASH");
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_HASH);
+	accept("SQL_TEXT=OFF");
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_OFF);
+	accept("SQL_TEXT=FULL");
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_FULL);
+	refuse("SQL_TEXT=ON", "SQL_TEXT=ON", "FULL, HASH or OFF", NULL);
+	refuse("SQL_TEXT", "SQL_TEXT without a value", NULL, NULL);
+	refuse("SQL_TEXT=FULL HASH", "FULL HASH", NULL, NULL);
+}
+END_TEST
+
+START_TEST(case_does_not_matter)
+{
+	accept("sampling_interval=200,Detailed_Requests,sql_Text=hash,mode=Sampled");
+	ck_assert_uint_eq(options.interval, 200000);
+	ck_assert(options.detailed);
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_HASH);
+}
+END_TEST
+
+START_TEST(white_space)
+{
+	accept(" \tSAMPLING_INTERVAL \r\n=\t 300 , DETAILED_REQUESTS\n,SQL_TEXT = OFF ");
+	ck_assert_uint_eq(options.interval, 300000);
+	ck_assert(options.detailed);
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_OFF);
+	refuse("SAMPLING INTERVAL=100", "SAMPLING INTERVAL", NULL, NULL);
+	refuse("DETAILED_REQUESTS MODE=SAMPLED", "unknown", NULL, NULL);
+}
+END_TEST
+
+START_TEST(empty_words)
+{
+	accept(",");
+	accept(",,, ,\t,");
+	accept(",DETAILED_REQUESTS,,SAMPLING_INTERVAL=60,");
+	ck_assert(options.detailed);
+	ck_assert_uint_eq(options.interval, 60000);
+	refuse("=", "unknown", NULL, NULL);
+	refuse("=5", "unknown", "5", NULL);
+	refuse("DETAILED_REQUESTS, =", "unknown", NULL, NULL);
+}
+END_TEST
+
+START_TEST(later_ones_win)
+{
+	accept("SAMPLING_INTERVAL=100,SAMPLING_INTERVAL=700");
+	ck_assert_uint_eq(options.interval, 700000);
+	/* As START_SESSION does it: the environment first, then PLUGIN_OPTIONS. */
+	options_init(&options);
+	ck_assert(options_parse(&options, "FBPROF_OPTIONS", "SAMPLING_INTERVAL=500,SQL_TEXT=OFF", error));
+	accept("SAMPLING_INTERVAL=250");
+	ck_assert_uint_eq(options.interval, 250000);
+	ck_assert_int_eq(options.sql_text, SQL_TEXT_OFF);
+}
+END_TEST
+
+START_TEST(all_or_nothing)
+{
+	refuse("SAMPLING_INTERVAL=500,DETAILED_REQUESTS,NONSENSE", "NONSENSE", NULL, NULL);
+	refuse("NONSENSE,SAMPLING_INTERVAL=500", "NONSENSE", NULL, NULL);
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+}
+END_TEST
+
+START_TEST(unknown_ones)
+{
+	refuse("NONSENSE", "unknown option NONSENSE", "SAMPLING_INTERVAL", "DETAILED_REQUESTS");
+	refuse("NONSENSE=VALUE", "NONSENSE=VALUE", "SQL_TEXT", "MODE");
+	refuse("SAMPLING_INTERVALS=100", "SAMPLING_INTERVALS", NULL, NULL);
+	refuse("SAMPLING_INTERVA=100", "unknown", NULL, NULL);
+	refuse("SAMPLING_INTERVAL=100=200", "SAMPLING_INTERVAL=100=200", NULL, NULL);
+	refuse("SQL_TEXT==FULL", "=FULL", NULL, NULL);
+	refuse("DETAILED_REQUESTS;MODE=SAMPLED", "unknown", NULL, NULL);
+	ck_assert(!options_parse(&options, "FBPROF_OPTIONS", "X", error));
+	ck_assert_ptr_nonnull(strstr(error, "FBPROF_OPTIONS"));
+}
+END_TEST
+
+/* What is too long for any option is wrong, even if its beginning would be right. */
+START_TEST(overlong_words)
+{
+	static char text[100000];
+	size_t size;
+
+	memset(text, 'X', sizeof(text) - 1);
+	refuse(text, "unknown option XXXX", NULL, NULL);
+	memset(text, '=', sizeof(text) - 1);
+	refuse(text, "unknown option", NULL, NULL);
+	size = (size_t)sprintf(text, "SAMPLING_INTERVAL=");
+	memset(text + size, '0', 60);
+	strcpy(text + size + 60, "100junk");
+	refuse(text, "SAMPLING_INTERVAL=0000", NULL, NULL);
+	strcpy(text + size + 60, "1000000000");
+	refuse(text, "SAMPLING_INTERVAL=0000", NULL, NULL);
+	memset(text, ' ', sizeof(text) - 1);
+	accept(text);
+	memcpy(text + 70000, "SAMPLING_INTERVAL", 17);
+	memcpy(text + 80000, "=", 1);
+	memcpy(text + 90000, "123", 3);
+	accept(text);
+	ck_assert_uint_eq(options.interval, 123000);
+	memset(text, ',', sizeof(text) - 1);
+	accept(text);
+}
+END_TEST
+
+/* Any bytes at all: no crash, and a sentence that ends. */
+START_TEST(arbitrary_bytes)
+{
+	char text[64];
+	uint64_t random = 88172645463325252u;
+
+	for (unsigned round = 0; round < 20000; round++) {
+		static const char alphabet[] = "=,, \t\nSAMPLING_INTERVAL50MODE\x80\xff\x01%s%n";
+
+		for (size_t i = 0; i < sizeof(text) - 1; i++) {
+			random ^= random << 13;
+			random ^= random >> 7;
+			random ^= random << 17;
+			text[i] = alphabet[random % (sizeof(alphabet) - 1)];
+		}
+		text[random % sizeof(text)] = 0;
+		text[sizeof(text) - 1] = 0;
+		options_init(&options);
+		memset(error, 'x', sizeof(error));
+		if (!parse(text))
+			ck_assert_ptr_nonnull(memchr(error, 0, sizeof(error)));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("options");
+	TCase *tcase = tcase_create("options");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tcase, set_up, NULL);
+	tcase_add_test(tcase, defaults);
+	tcase_add_test(tcase, interval);
+	tcase_add_test(tcase, detailed_requests);
+	tcase_add_test(tcase, mode);
+	tcase_add_test(tcase, sql_text);
+	tcase_add_test(tcase, case_does_not_matter);
+	tcase_add_test(tcase, white_space);
+	tcase_add_test(tcase, empty_words);
+	tcase_add_test(tcase, later_ones_win);
+	tcase_add_test(tcase, all_or_nothing);
+	tcase_add_test(tcase, unknown_ones);
+	tcase_add_test(tcase, overlong_words);
+	tcase_add_test(tcase, arbitrary_bytes);
+	suite_add_tcase(suite, tcase);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,903 @@
+/*
+ * Tests of the log reader and the model, on logs that log_builder.c makes: what is read, what is lost,
+ * and that no damage to a log does more than lose something.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../output/log_reader.h"
+#include "../tools/model.h"
+#include "../tools/prof_tables.h"
+#include "../tools/report_rows.h"
+#include "log_builder.h"
+
+#define START  1796031881000000000
+#define SECOND 1000000000
+
+static struct log_builder builder;
+static struct log_payload payload;
+
+static void setup(void)
+{
+	log_builder_init(&builder);
+	payload.size = 0;
+}
+
+static void teardown(void)
+{
+	log_builder_clear(&builder);
+}
+
+/* ---- Helpers ---- */
+
+static struct log_reader *open_log(size_t size)
+{
+	char error[LOG_ERROR_SIZE];
+
+	return log_reader_open_fd(log_builder_file(&builder, size), error);
+}
+
+static struct model *load_flags(bool with_cancelled)
+{
+	struct model *model = model_new();
+	struct log_reader *reader = open_log(builder.size);
+
+	ck_assert_ptr_nonnull(reader);
+	ck_assert(model_add_reader(model, reader, "dir/some.fbprof", with_cancelled));
+	model_order_sessions(model, NULL);
+	log_reader_close(reader);
+	return model;
+}
+
+static struct model *load(void)
+{
+	return load_flags(false);
+}
+
+static const struct model_log *log_of(const struct model *model)
+{
+	return model->logs->pdata[0];
+}
+
+static const struct model_session *only_session(const struct model *model)
+{
+	ck_assert_uint_eq(model->sessions->len, 1);
+	return model->sessions->pdata[0];
+}
+
+static void assert_lost(const struct model *model, unsigned loss, uint64_t count)
+{
+	for (unsigned i = 0; i < MODEL_LOSSES; i++)
+		ck_assert_msg(log_of(model)->lost[i] == (i == loss ? count : 0), "%lu %s",
+			      (unsigned long)log_of(model)->lost[i], model_loss_text(i));
+}
+
+static void assert_nothing_lost(const struct model *model)
+{
+	assert_lost(model, MODEL_LOSSES, 0);
+}
+
+static const struct model_request *request_at(const struct model_session *session, guint index)
+{
+	ck_assert_uint_lt(index, session->request_count);
+	return &session->requests[index];
+}
+
+static void assert_count(const struct model_request *request, uint32_t cell, uint64_t value,
+			 uint64_t self_time, uint64_t total_time, uint64_t samples)
+{
+	const struct model_count *count = model_request_count(request, cell);
+	const struct model_time *time;
+
+	ck_assert_ptr_nonnull(count);
+	ck_assert_uint_eq(count->value, value);
+	time = model_count_time(request, count);
+	ck_assert_uint_eq(time->self_time, self_time);
+	ck_assert_uint_eq(time->total_time, total_time);
+	ck_assert_uint_eq(time->samples, samples);
+}
+
+/* A session whose statement 1, a procedure, has a line (cell 2) and a record source (cells 3, 4). */
+static void build_definitions(int64_t profile_id, uint64_t flags)
+{
+	log_builder_session(&builder, 1);
+	log_builder_session_start(&builder, profile_id, flags, "first");
+	log_builder_statement(&builder, 1, 100, "PROCEDURE", "PKG", "PROC", 0);
+	log_builder_line(&builder, 1, 7, 3, 2);
+	log_builder_text(&builder, 1, true, "Select Expression\n    -> Table \"T\" Full Scan");
+	log_builder_cursor(&builder, 1, 1, "C", 6, 2);
+	log_builder_record_source(&builder, 1, 1, 1, 0, 3, 1);
+}
+
+static const struct log_builder_node procedure_nodes[] = {
+	{ 0, 1, LOG_NODE_REQUEST, 0, 0, 100, 1 },
+	{ 1, 1, LOG_NODE_LINE, 2, 0, 200, 2 },
+	{ 2, 1, LOG_NODE_RECORD_SOURCE, 3, 0, 400, 4 },
+	{ 2, 1, LOG_NODE_RECORD_SOURCE, 4, 0, 800, 8 },
+};
+
+/* The small log that is truncated and damaged: blocks first, records in two chunks. */
+static void build_small_log(void)
+{
+	const struct log_builder_execution all = {
+		.statement = 1,
+		.start = START,
+		.cells = { { 0, 5 }, { 2, 50 }, { 3, 5 }, { 4, 500 } },
+	};
+	const struct log_builder_execution high = { .statement = 1, .first = 64, .start = START };
+
+	log_builder_totals(&builder, 1, 15, 1500);
+	log_builder_counters(&builder, 1, &all);
+	log_builder_counters(&builder, 1, &high);
+	log_builder_nodes(&builder, 1, 1, procedure_nodes, 4);
+	build_definitions(3, 0);
+	log_builder_chunk(&builder, LOG_CHUNK_RECORDS);
+	log_builder_session(&builder, 1);
+	log_builder_text(&builder, 2, false, "select ");
+	log_builder_text(&builder, 2, true, "1 from rdb$database");
+	log_builder_statement(&builder, 2, 101, "BLOCK", NULL, NULL, 2);
+	log_builder_session_end(&builder, LOG_END_FINISHED, START + SECOND);
+	log_builder_session(&builder, 0);
+	log_payload_string(&payload, "a notice");
+	log_builder_record(&builder, LOG_REC_NOTICE, &payload);
+}
+
+/* ---- What is read ---- */
+
+START_TEST(small_log)
+{
+	struct model *model;
+	const struct model_session *session;
+	const struct model_statement *statement;
+	const struct model_record_source *source;
+	const struct model_request *request;
+
+	build_small_log();
+	model = load();
+	assert_nothing_lost(model);
+	ck_assert_str_eq(log_of(model)->name, "some.fbprof");
+	ck_assert_str_eq(log_of(model)->program, "builder");
+	ck_assert_str_eq(log_of(model)->host, "nowhere");
+	ck_assert_str_eq(log_of(model)->clock, "none");
+	ck_assert_uint_eq(log_of(model)->pid, 4711);
+	ck_assert_int_eq(log_of(model)->liveness, LOG_NOT_RECORDED);
+	ck_assert_uint_eq(log_of(model)->usage.chunks, 3);
+	ck_assert_uint_eq(log_of(model)->usage.blocks, 4);
+	ck_assert_str_eq(log_of(model)->notices->pdata[0], "a notice");
+
+	session = only_session(model);
+	ck_assert_int_eq(session->profile_id, 3);
+	ck_assert_int_eq(session->attachment_id, 12);
+	ck_assert_str_eq(session->user, "SYSDBA");
+	ck_assert_str_eq(session->description, "first");
+	ck_assert_uint_eq(session->sampling_interval, 100000);
+	ck_assert_int_eq(session->end, MODEL_FINISHED);
+	ck_assert_int_eq(session->end_time, START + SECOND);
+	ck_assert_uint_eq(session->totals.samples, 15);
+	ck_assert_uint_eq(session->totals.torn_samples, 3);
+	ck_assert_uint_eq(session->sampled_time, 1500);
+
+	ck_assert_uint_eq(session->statements->len, 2);
+	statement = session->statements->pdata[0];
+	ck_assert_int_eq(statement->id, 100);
+	ck_assert_str_eq(statement->package, "PKG");
+	ck_assert_ptr_null(statement->sql_text);
+	statement = session->statements->pdata[1];
+	ck_assert_str_eq(statement->sql_text, "select 1 from rdb$database");
+	ck_assert_ptr_null(statement->routine);
+	source = session->record_sources->pdata[0];
+	ck_assert_str_eq(source->access_path, "Select Expression\n    -> Table \"T\" Full Scan");
+	ck_assert_str_eq(model_find_cursor(source)->name, "C");
+
+	ck_assert_uint_eq(session->request_count, 1);
+	request = request_at(session, 0);
+	ck_assert_int_eq(request->start_time, START);
+	ck_assert_int_eq(request->finish_time, 0);
+	ck_assert_uint_eq(model_request_total_time(request), 1500);
+	assert_count(request, 0, 5, 100, 1500, 1);
+	assert_count(request, 2, 50, 200, 1400, 2);
+	assert_count(request, 3, 5, 400, 400, 4);
+	assert_count(request, 4, 500, 800, 800, 8);
+	model_free(model);
+}
+END_TEST
+
+/* ids are signed 64-bit; strings need not be UTF-8; what is empty is NULL, as in the stock tables. */
+START_TEST(odd_values)
+{
+	struct model *model;
+	const struct model_session *session;
+	const struct model_statement *statement;
+
+	log_builder_session(&builder, 1);
+	log_builder_session_start(&builder, INT64_MIN, 0, "");
+	log_builder_text(&builder, 7, true, "caf\xe9 \xf0\x9f\x90\xa6");
+	log_builder_statement(&builder, 1, -5, "BLOCK", "", "", 7);
+	log_payload_varint(&payload, 9);
+	log_payload_varint(&payload, 1);
+	log_payload_bytes(&payload, "a\0b", 3);
+	log_builder_record(&builder, LOG_REC_TEXT, &payload);
+	log_builder_statement(&builder, 2, INT64_MAX, "BLOCK", NULL, NULL, 9);
+	model = load();
+	assert_nothing_lost(model);
+	session = only_session(model);
+	ck_assert_int_eq(session->profile_id, INT64_MIN);
+	ck_assert_ptr_null(session->description);
+	statement = session->statements->pdata[0];
+	ck_assert_int_eq(statement->id, -5);
+	ck_assert_ptr_null(statement->package);
+	ck_assert_ptr_null(statement->routine);
+	ck_assert_str_eq(statement->sql_text, "caf\xef\xbf\xbd \xf0\x9f\x90\xa6");
+	statement = session->statements->pdata[1];
+	ck_assert_int_eq(statement->id, INT64_MAX);
+	ck_assert_str_eq(statement->sql_text, "a\xef\xbf\xbd"
+					      "b");
+	model_free(model);
+}
+END_TEST
+
+START_TEST(session_ends)
+{
+	static const struct {
+		int reason; /* 0: no record */
+		enum log_state state;
+		enum model_session_end end;
+	} cases[] = {
+		{ LOG_END_FINISHED, LOG_CLOSED, MODEL_FINISHED },
+		{ LOG_END_CANCELLED, LOG_CLOSED, MODEL_CANCELLED },
+		{ LOG_END_DISPOSED, LOG_RECORDING, MODEL_DETACHED },
+		{ LOG_END_STOPPED, LOG_DISK_FULL, MODEL_STOPPED },
+		{ 0, LOG_RECORDING, MODEL_KILLED },
+		{ 0, LOG_QUOTA_REACHED, MODEL_STOPPED },
+		{ 0, LOG_CLOSED, MODEL_END_LOST },
+	};
+	struct model *model;
+
+	build_definitions(1, 0);
+	log_builder_set_state(&builder, cases[_i].state);
+	if (cases[_i].reason)
+		log_builder_session_end(&builder, (uint64_t)cases[_i].reason, START);
+	model = load_flags(true);
+	ck_assert_int_eq(only_session(model)->end, cases[_i].end);
+	model_free(model);
+
+	model = load_flags(false);
+	ck_assert_uint_eq(model->sessions->len, cases[_i].reason != LOG_END_CANCELLED);
+	ck_assert_uint_eq(model->cancelled_count, cases[_i].reason == LOG_END_CANCELLED);
+	model_free(model);
+}
+END_TEST
+
+START_TEST(living_recorder)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	char path[32], error[LOG_ERROR_SIZE];
+	struct model *model = model_new();
+	int fd;
+
+	build_definitions(1, 0);
+	log_builder_set_state(&builder, LOG_RECORDING);
+	fd = log_builder_file(&builder, builder.size);
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ck_assert(model_add_log(model, path, false, error));
+	ck_assert_int_eq(log_of(model)->liveness, LOG_RECORDED);
+	ck_assert_int_eq(only_session(model)->end, MODEL_RUNNING);
+	close(fd);
+	model_free(model);
+}
+END_TEST
+
+/* A kill between appending LOG_REC_REQUEST and freeing the blocks leaves both. */
+START_TEST(record_replaces_blocks)
+{
+	struct log_builder_execution execution = {
+		.serial = 9,
+		.statement = 1,
+		.request_id = 77,
+		.start = START,
+		.duration = 1000,
+		.flags = LOG_REQUEST_FINISHED,
+		.cells = { { 0, 1 }, { 2, 10 } },
+	};
+	struct model *model;
+	const struct model_request *request;
+
+	log_builder_counters(&builder, 1, &execution);
+	execution.serial = 10; /* still running */
+	execution.request_id = 78;
+	log_builder_counters(&builder, 1, &execution);
+	build_definitions(1, LOG_SESSION_DETAILED);
+	execution.serial = 9;
+	execution.request_id = 77;
+	execution.cells[1].value = 11;
+	log_builder_request(&builder, &execution);
+	model = load();
+	assert_nothing_lost(model);
+	ck_assert_uint_eq(only_session(model)->request_count, 2);
+	request = request_at(only_session(model), 0);
+	ck_assert_int_eq(request->id, 77);
+	ck_assert_int_eq(request->finish_time, START + 1000);
+	assert_count(request, 0, 1, 0, 0, 0);
+	assert_count(request, 2, 11, 0, 0, 0);
+	request = request_at(only_session(model), 1);
+	ck_assert_int_eq(request->id, 78);
+	ck_assert_int_eq(request->finish_time, 0);
+	assert_count(request, 2, 10, 0, 0, 0);
+	model_free(model);
+}
+END_TEST
+
+/* The engine may report a request again: one row, first start, last finish. */
+START_TEST(executions_with_one_id)
+{
+	struct log_builder_execution execution = {
+		.serial = 1,
+		.statement = 1,
+		.request_id = 77,
+		.caller_statement_id = 5,
+		.caller_request_id = 6,
+		.start = START + SECOND,
+		.duration = 100,
+		.flags = LOG_REQUEST_FINISHED,
+		.cells = { { 0, 1 }, { 1, 30 }, { 2, 10 } },
+	};
+	const struct log_builder_node nodes[] = {
+		{ 0, 1, LOG_NODE_REQUEST, 0, 1, 100, 1 },
+		{ 0, 1, LOG_NODE_REQUEST, 0, 2, 100, 1 },
+		{ 2, 1, LOG_NODE_LINE, 2, 0, 50, 1 },	/* of the request that it is in */
+		{ 0, 1, LOG_NODE_REQUEST, 0, 3, 7, 1 }, /* never seen */
+	};
+	struct model *model;
+	const struct model_request *request;
+
+	log_builder_nodes(&builder, 1, 1, nodes, 4);
+	build_definitions(1, LOG_SESSION_DETAILED);
+	log_builder_request(&builder, &execution);
+	execution.serial = 2;
+	execution.start = START;
+	execution.duration = 50;
+	log_builder_request(&builder, &execution);
+	model = load();
+	assert_lost(model, MODEL_LOSS_REQUESTS, 1);
+	ck_assert_uint_eq(only_session(model)->request_count, 1);
+	ck_assert_uint_eq(only_session(model)->sampled_time, 257);
+	request = request_at(only_session(model), 0);
+	ck_assert_int_eq(request->start_time, START);
+	ck_assert_int_eq(request->finish_time, START + SECOND + 100);
+	ck_assert_int_eq(request->caller_statement_id, 5);
+	ck_assert_int_eq(request->caller_id, 6);
+	assert_count(request, 0, 2, 200, 250, 2);
+	assert_count(request, 2, 20, 50, 50, 1);
+	ck_assert_uint_eq(model_request_total_time(request), 250 + 60);
+	model_free(model);
+}
+END_TEST
+
+/* P's line 7 calls P, whose line 7 calls P: totals are those of the outermost. */
+START_TEST(recursion)
+{
+	const struct log_builder_execution all = {
+		.statement = 1,
+		.start = START,
+		.cells = { { 0, 3 }, { 2, 3 } },
+	};
+	const struct log_builder_node nodes[] = {
+		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 1, 1 },	    { 1, 1, LOG_NODE_LINE, 2, 0, 10, 1 },
+		{ 2, 1, LOG_NODE_REQUEST, 0, 0, 100, 1 },   { 3, 1, LOG_NODE_LINE, 2, 0, 1000, 1 },
+		{ 4, 1, LOG_NODE_REQUEST, 0, 0, 10000, 1 }, { 0, 1, LOG_NODE_REQUEST, 0, 0, 5, 1 },
+	};
+	struct model *model;
+	const struct model_request *request;
+
+	log_builder_counters(&builder, 1, &all);
+	log_builder_nodes(&builder, 1, 1, nodes, 6);
+	build_definitions(1, 0);
+	model = load();
+	assert_nothing_lost(model);
+	request = request_at(only_session(model), 0);
+	assert_count(request, 0, 3, 10106, 11116, 4);
+	assert_count(request, 2, 3, 1010, 11110, 2);
+	model_free(model);
+}
+END_TEST
+
+/* Equal profile_ids in several logs: the first keeps it, the next free ones go to the others. */
+START_TEST(equal_profile_ids)
+{
+	static const int64_t ids[] = { 1, 1, 2, 1 };
+	static const int64_t expected[] = { 1, 2, 3, 4 };
+	struct model *model = model_new();
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct log_reader *reader;
+
+		log_builder_clear(&builder);
+		log_builder_init(&builder);
+		build_definitions(ids[i], 0);
+		reader = open_log(builder.size);
+		ck_assert(model_add_reader(model, reader, "log", false));
+		log_reader_close(reader);
+	}
+	model_order_sessions(model, NULL);
+	ck_assert_uint_eq(model->sessions->len, 4);
+	for (unsigned i = 0; i < 4; i++)
+		ck_assert_int_eq(((struct model_session *)model->sessions->pdata[i])->profile_id,
+				 expected[i]);
+	model_free(model);
+}
+END_TEST
+
+/* The rows of a report add up to the sampled time, whatever there are rows of. */
+START_TEST(report_adds_up)
+{
+	static const struct {
+		enum report_by by;
+		unsigned rows;
+		uint64_t request_self_time;
+	} cases[] = {
+		{ REPORT_BY_ALL, 3, 100 },
+		{ REPORT_BY_LINE, 2, 100 },
+		{ REPORT_BY_RECORD_SOURCE, 2, 300 },
+		{ REPORT_BY_STATEMENT, 1, 1500 },
+	};
+	struct model *model;
+	struct report_rows rows;
+	uint64_t self_time = 0, request_self_time = 0;
+
+	build_small_log();
+	model = load();
+	report_rows_init(&rows, cases[_i].by);
+	report_rows_add(&rows, only_session(model));
+	ck_assert_uint_eq(rows.rows->len, cases[_i].rows);
+	for (guint i = 0; i < rows.rows->len; i++) {
+		const struct report_row *row = rows.rows->pdata[i];
+
+		self_time += row->time.self_time;
+		if (strcmp(row->where, "PKG.PROC") == 0 && !row->line) {
+			request_self_time = row->time.self_time;
+			ck_assert_uint_eq(row->time.total_time, 1500);
+			ck_assert_uint_eq(row->count, 5);
+		}
+	}
+	ck_assert_uint_eq(self_time, 1500);
+	ck_assert_uint_eq(rows.self_time, 1500);
+	ck_assert_uint_eq(request_self_time, cases[_i].request_self_time);
+	report_rows_clear(&rows);
+	model_free(model);
+}
+END_TEST
+
+/* ---- What is lost ---- */
+
+START_TEST(undefined_things)
+{
+	const struct log_builder_execution all = {
+		.statement = 1, .cells = { { 0, 1 }, { 2, 1 }, { 20, 1 } }, /* no cell 20 */
+	};
+	const struct log_builder_execution stranger = { .statement = 8, .cells = { { 0, 1 } } };
+	const struct log_builder_node nodes[] = {
+		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 1, 1 },
+		{ 1, 1, LOG_NODE_LINE, 20, 0, 10, 1 },	    /* no cell 20 */
+		{ 2, 1, LOG_NODE_LINE, 2, 0, 100, 1 },	    /* goes to node 1 */
+		{ 1, 1, LOG_NODE_LINE, 3, 0, 1000, 1 },	    /* a record source */
+		{ 1, 9, LOG_NODE_REQUEST, 0, 0, 10000, 1 }, /* no statement 9 */
+	};
+	struct model *model;
+	const struct model_log *log;
+	const struct model_session *session;
+
+	log_builder_counters(&builder, 1, &all);
+	log_builder_counters(&builder, 1, &stranger);
+	log_builder_counters(&builder, 2, &all); /* no session 2 */
+	log_builder_nodes(&builder, 1, 1, nodes, 5);
+	build_definitions(1, 0);
+	log_builder_statement(&builder, 2, 101, "BLOCK", NULL, NULL, 55); /* no text 55 */
+	model = load();
+	log = log_of(model);
+	session = only_session(model);
+	ck_assert_uint_eq(log->lost[MODEL_LOSS_COUNTS], 2);
+	ck_assert_uint_eq(log->lost[MODEL_LOSS_SESSIONS], 1);
+	ck_assert_uint_eq(log->lost[MODEL_LOSS_NODES], 3);
+	ck_assert_uint_eq(log->lost[MODEL_LOSS_CALLERS], 0);
+	ck_assert_uint_eq(log->lost[MODEL_LOSS_TEXTS], 1);
+	assert_count(request_at(session, 0), 0, 1, 1, 101, 1);
+	assert_count(request_at(session, 0), 2, 1, 100, 100, 1);
+	model_free(model);
+}
+END_TEST
+
+START_TEST(missing_caller)
+{
+	struct model *model;
+
+	log_builder_nodes(&builder, 1, 17, procedure_nodes, 3); /* 18's parent is 1, 19's is 2 */
+	build_definitions(1, 0);
+	model = load();
+	ck_assert_uint_eq(log_of(model)->lost[MODEL_LOSS_CALLERS], 2);
+	ck_assert_uint_eq(only_session(model)->node_count, 3);
+	ck_assert_uint_eq(only_session(model)->sampled_time, 700);
+	model_free(model);
+}
+END_TEST
+
+START_TEST(nonsense)
+{
+	const struct log_builder_execution first_is_odd = { .statement = 1, .first = 3 };
+	const struct log_builder_execution no_statement = { .statement = 0 };
+	const struct log_builder_node nodes[] = {
+		{ 1, 1, LOG_NODE_REQUEST, 0, 0, 1, 1 }, /* its own parent */
+		{ 0, 0, LOG_NODE_REQUEST, 0, 0, 1, 1 }, /* no statement */
+	};
+	struct model *model;
+
+	log_builder_counters(&builder, 1, &first_is_odd);
+	log_builder_counters(&builder, 1, &no_statement);
+	log_builder_counters(&builder, 0, &first_is_odd);
+	log_builder_nodes(&builder, 1, 1, nodes, 2);
+	log_builder_nodes(&builder, 1, 0, nodes, 1);
+	log_builder_nodes(&builder, 1, 1, nodes, 0);
+	build_definitions(1, 0);
+	log_builder_record(&builder, LOG_REC_LINE, &payload); /* no fields */
+	log_builder_record(&builder, LOG_REC_SESSION_START, &payload);
+	log_builder_line(&builder, 1, 1, 1, LOG_CELL_UNSAMPLED); /* not free */
+	log_builder_line(&builder, 1, 8, 1, 2);			 /* taken */
+	log_builder_record(&builder, 200, &payload);		 /* from the future */
+	log_builder_session(&builder, 0);
+	log_builder_line(&builder, 1, 1, 1, 9); /* the process has no lines */
+	log_builder_chunk(&builder, LOG_CHUNK_RECORDS);
+	log_builder_line(&builder, 1, 1, 1, 9); /* of which session? */
+	log_builder_chunk(&builder, 5);		/* from the future */
+	model = load();
+	ck_assert_uint_eq(log_of(model)->lost[LOG_LOSS_BLOCKS], 4);
+	ck_assert_uint_eq(log_of(model)->lost[LOG_LOSS_NODES], 2);
+	ck_assert_uint_eq(log_of(model)->lost[LOG_LOSS_RECORDS], 6);
+	ck_assert_uint_eq(log_of(model)->lost[LOG_LOSS_UNKNOWN], 2);
+	ck_assert_uint_eq(only_session(model)->record_sources->len, 1);
+	model_free(model);
+}
+END_TEST
+
+/* A newer recorder's longer nodes, and fields that it adds to records. */
+START_TEST(surplus)
+{
+	struct model *model;
+	uint8_t *block;
+
+	log_builder_nodes(&builder, 1, 1, procedure_nodes, 4);
+	block = builder.bytes + builder.parts[0].end - sizeof(struct log_block);
+	memmove(block + 64 + 40, block + 64 + 32,
+		32); /* the second node, 40 bytes after the first */
+	block[16] = 40;
+	block[20] = 2;
+	build_definitions(1, 0);
+	log_payload_varint(&payload, 1);
+	log_payload_varint(&payload, 30);
+	log_payload_varint(&payload, 1);
+	log_payload_varint(&payload, 30);
+	log_payload_string(&payload, "something new");
+	log_builder_record(&builder, LOG_REC_LINE, &payload);
+	model = load();
+	ck_assert_uint_eq(only_session(model)->node_count, 2);
+	ck_assert_uint_eq(only_session(model)->sampled_time, 300);
+	ck_assert_uint_eq(log_of(model)->lost[LOG_LOSS_RECORDS], 0);
+	model_free(model);
+}
+END_TEST
+
+START_TEST(not_a_log)
+{
+	char error[LOG_ERROR_SIZE], bytes[] = "select 1 from rdb$database";
+	int ends[2];
+
+	ck_assert_ptr_null(log_reader_open("/nonexistent/log", error));
+	ck_assert_ptr_nonnull(strstr(error, "No such file"));
+	ck_assert_ptr_null(log_reader_open("/", error));
+	ck_assert_ptr_nonnull(strstr(error, "not a regular file"));
+	ck_assert_int_eq(pipe(ends), 0);
+	close(ends[1]);
+	ck_assert_ptr_null(log_reader_open_fd(ends[0], error));
+	ck_assert_ptr_nonnull(strstr(error, "not a regular file"));
+
+	ck_assert_ptr_null(open_log(0));
+	memcpy(builder.bytes, bytes, sizeof(bytes));
+	ck_assert_ptr_null(open_log(builder.size));
+}
+END_TEST
+
+START_TEST(other_version)
+{
+	char error[LOG_ERROR_SIZE];
+
+	builder.bytes[8] = 2;
+	log_builder_seal_header(&builder);
+	ck_assert_ptr_null(log_reader_open_fd(log_builder_file(&builder, builder.size), error));
+	ck_assert_ptr_nonnull(strstr(error, "version 2"));
+	builder.bytes[8] = 0;
+	log_builder_seal_header(&builder);
+	ck_assert_ptr_null(open_log(builder.size));
+	builder.bytes[8] = 1;
+	builder.bytes[16] = 1; /* chunk_size */
+	log_builder_seal_header(&builder);
+	ck_assert_ptr_null(open_log(builder.size));
+}
+END_TEST
+
+/* A file with a hole of 8 TB, and a header that promises even more. */
+START_TEST(huge_hole)
+{
+	char error[LOG_ERROR_SIZE];
+	struct log_reader *reader;
+	const struct log_visitor visitor = { 0 };
+	int fd;
+
+	build_small_log();
+	builder.bytes[offsetof(struct log_header, chunk_count) + 5] = 1;
+	fd = log_builder_file(&builder, builder.size);
+	ck_assert_int_eq(ftruncate(fd, (off_t)1 << 43), 0);
+	reader = log_reader_open_fd(fd, error);
+	ck_assert_ptr_nonnull(reader);
+	ck_assert(log_reader_read(reader, &visitor, NULL));
+	ck_assert_uint_eq(log_reader_usage(reader)->blocks, 4);
+	ck_assert_uint_gt(log_reader_lost(reader)[LOG_LOSS_CUT_CHUNKS], 1u << 20);
+	ck_assert_uint_gt(log_reader_lost(reader)[LOG_LOSS_CHUNKS], 1u << 20);
+	log_reader_close(reader);
+}
+END_TEST
+
+/* ---- Every truncation, every bit ---- */
+
+struct seen {
+	unsigned records, blocks, nodes;
+};
+
+static void see_session_start(void *data, uint32_t session, const struct log_session_start *start)
+{
+	(void)session, (void)start;
+	((struct seen *)data)->records++;
+}
+
+static void see_session_end(void *data, uint32_t session, uint64_t reason, int64_t time)
+{
+	(void)session, (void)reason, (void)time;
+	((struct seen *)data)->records++;
+}
+
+static void see_text(void *data, uint32_t session, uint32_t id, bool last, struct log_string part)
+{
+	(void)session, (void)id, (void)last, (void)part;
+	((struct seen *)data)->records++;
+}
+
+static void see_statement(void *data, uint32_t session, const struct log_statement *statement)
+{
+	(void)session, (void)statement;
+	((struct seen *)data)->records++;
+}
+
+static void see_cursor(void *data, uint32_t session, const struct log_cursor *cursor)
+{
+	(void)session, (void)cursor;
+	((struct seen *)data)->records++;
+}
+
+static void see_source(void *data, uint32_t session, const struct log_record_source *source)
+{
+	(void)session, (void)source;
+	((struct seen *)data)->records++;
+}
+
+static void see_line(void *data, uint32_t session, const struct log_line *line)
+{
+	(void)session, (void)line;
+	((struct seen *)data)->records++;
+}
+
+static void see_notice(void *data, uint32_t session, struct log_string notice)
+{
+	(void)session, (void)notice;
+	((struct seen *)data)->records++;
+}
+
+static void see_counters(void *data, uint32_t session, const struct log_execution *execution)
+{
+	(void)session, (void)execution;
+	((struct seen *)data)->blocks++;
+}
+
+static void see_totals(void *data, uint32_t session, const struct log_session_totals *totals)
+{
+	(void)session, (void)totals;
+	((struct seen *)data)->blocks++;
+}
+
+static void see_node(void *data, uint32_t session, uint32_t id, const struct log_node *node)
+{
+	(void)session, (void)id, (void)node;
+	((struct seen *)data)->nodes++;
+}
+
+static const struct log_visitor see_all = {
+	.counters = see_counters,
+	.node = see_node,
+	.totals = see_totals,
+	.session_start = see_session_start,
+	.session_end = see_session_end,
+	.text = see_text,
+	.statement = see_statement,
+	.cursor = see_cursor,
+	.record_source = see_source,
+	.line = see_line,
+	.notice = see_notice,
+};
+
+/* What of the whole log lies before a tear at `size`. */
+static struct seen expected_before(size_t size)
+{
+	struct seen expected = { 0 };
+
+	for (unsigned i = 0; i < builder.part_count; i++) {
+		const struct log_builder_part *part = &builder.parts[i];
+
+		if (part->end > size || (!part->block && part->kind == LOG_REC_SESSION))
+			continue;
+		if (!part->block)
+			expected.records++;
+		else if (part->kind == LOG_BLOCK_NODES)
+			expected.nodes += G_N_ELEMENTS(procedure_nodes);
+		else
+			expected.blocks++;
+	}
+	return expected;
+}
+
+/* Everything before the tear is there, and it is said that something is missing. */
+START_TEST(truncations)
+{
+	char error[LOG_ERROR_SIZE];
+	struct log_reader *reader;
+	size_t size;
+	int fd;
+
+	build_small_log();
+	fd = log_builder_file(&builder, builder.size);
+	reader = log_reader_open_fd(dup(fd), error);
+	ck_assert_ptr_nonnull(reader);
+	for (size = builder.size - 1; size >= LOG_HEADER_SIZE; size--) {
+		struct seen seen = { 0 }, expected = expected_before(size);
+
+		ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+		ck_assert(log_reader_read(reader, &see_all, &seen));
+		ck_assert_uint_eq(seen.records, expected.records);
+		ck_assert_uint_eq(seen.blocks, expected.blocks);
+		ck_assert_uint_eq(seen.nodes, expected.nodes);
+		ck_assert_uint_gt(log_reader_lost(reader)[LOG_LOSS_CUT_CHUNKS], 0);
+	}
+	log_reader_close(reader);
+	for (; size > 0; size--) {
+		ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+		ck_assert_ptr_null(log_reader_open_fd(dup(fd), error));
+	}
+	close(fd);
+}
+END_TEST
+
+/* The whole way that a log goes in the tools; what comes out does not matter here. */
+static void use(struct log_reader *reader)
+{
+	struct model *model = model_new();
+	struct report_rows rows;
+	struct sink sink;
+
+	ck_assert(model_add_reader(model, reader, "log", true));
+	model_order_sessions(model, NULL);
+	sink_open(&sink, -1); /* writing fails */
+	report_rows_init(&rows, REPORT_BY_ALL);
+	for (unsigned i = 0; i < PROF_TABLE_COUNT; i++)
+		prof_table_write(&prof_tables[i], model, &sink);
+	for (guint i = 0; i < model->sessions->len; i++)
+		report_rows_add(&rows, model->sessions->pdata[i]);
+	report_rows_clear(&rows);
+	sink_close(&sink);
+	model_free(model);
+}
+
+/* Where bytes mean something: the header, chunk headers, and what is in use after them. */
+static bool is_used(size_t offset)
+{
+	size_t in_chunk = (offset - LOG_HEADER_SIZE) % LOG_CHUNK_SIZE;
+	size_t chunk = offset - in_chunk, end = chunk;
+
+	if (offset < LOG_HEADER_SIZE)
+		return offset < 256 || offset >= 3060;
+	for (unsigned i = 0; i < builder.part_count; i++) {
+		if (builder.parts[i].end > chunk && builder.parts[i].end <= chunk + LOG_CHUNK_SIZE)
+			end = builder.parts[i].end;
+	}
+	return in_chunk < sizeof(struct log_chunk_header) || offset < end;
+}
+
+static void flip(int fd, struct log_reader *reader, size_t offset, int bit)
+{
+	uint8_t byte = builder.bytes[offset] ^ (uint8_t)(1 << bit);
+	char error[LOG_ERROR_SIZE];
+
+	ck_assert_int_eq(pwrite(fd, &byte, 1, (off_t)offset), 1);
+	if (offset >= LOG_HEADER_SIZE) {
+		use(reader);
+		return;
+	}
+	reader = log_reader_open_fd(dup(fd), error);
+	if (reader)
+		use(reader);
+	log_reader_close(reader);
+}
+
+START_TEST(bit_flips)
+{
+	char error[LOG_ERROR_SIZE];
+	struct log_reader *reader;
+	int fd;
+
+	build_small_log();
+	fd = log_builder_file(&builder, builder.size);
+	reader = log_reader_open_fd(dup(fd), error);
+	ck_assert_ptr_nonnull(reader);
+	for (size_t offset = 0; offset < builder.size; offset++) {
+		if (!is_used(offset))
+			continue;
+		for (int bit = 0; bit < 8; bit++)
+			flip(fd, reader, offset, bit);
+		ck_assert_int_eq(pwrite(fd, &builder.bytes[offset], 1, (off_t)offset), 1);
+	}
+	log_reader_close(reader);
+	close(fd);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("reader");
+	TCase *reading = tcase_create("reading");
+	TCase *losses = tcase_create("losses");
+	TCase *damage = tcase_create("damage");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(reading, setup, teardown);
+	tcase_add_test(reading, small_log);
+	tcase_add_test(reading, odd_values);
+	tcase_add_loop_test(reading, session_ends, 0, 7);
+	tcase_add_test(reading, living_recorder);
+	tcase_add_test(reading, record_replaces_blocks);
+	tcase_add_test(reading, executions_with_one_id);
+	tcase_add_test(reading, recursion);
+	tcase_add_test(reading, equal_profile_ids);
+	tcase_add_loop_test(reading, report_adds_up, 0, 4);
+	suite_add_tcase(suite, reading);
+
+	tcase_add_checked_fixture(losses, setup, teardown);
+	tcase_add_test(losses, undefined_things);
+	tcase_add_test(losses, missing_caller);
+	tcase_add_test(losses, nonsense);
+	tcase_add_test(losses, surplus);
+	tcase_add_test(losses, not_a_log);
+	tcase_add_test(losses, other_version);
+	tcase_add_test(losses, huge_hole);
+	suite_add_tcase(suite, losses);
+
+	tcase_add_checked_fixture(damage, setup, teardown);
+	tcase_set_timeout(damage, 300);
+	tcase_add_test(damage, truncations);
+	tcase_add_test(damage, bit_flips);
+	suite_add_tcase(suite, damage);
+
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
