@@ -85,6 +85,11 @@ def measure(work, name, mode):
     return float(re.search(r"Elapsed time\s*=\s*([0-9.]+)", output).group(1))
 
 
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r{text:<70}\r", end="", file=sys.stderr, flush=True)
+
+
 def show(times, tests, modes):
     print(f"{'test':<18}{'off':>9}" + "".join(f"{mode:>21}" for mode in modes if mode != "off"))
     for name in tests:
@@ -132,9 +137,9 @@ def main():
                     # Test 5 shows what the preload costs where nobody profiles.
                     if name == "5" and MODES[mode][1] is not None:
                         continue
-                    print(f"\rrun {run + 1} of {arguments.runs}: {TESTS[name][0]}, {mode:<20}", end="", file=sys.stderr)
+                    progress(f"run {run + 1} of {arguments.runs}: {TESTS[name][0]}, {mode}")
                     times[name][mode].append(measure(work, name, mode))
-        print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+        progress("")
     show(times, arguments.tests, modes)
 
 
