@@ -118,7 +118,7 @@ struct log_node {
 	uint32_t parent;    /* node id; 0 for a root.  Always smaller than the node's own id */
 	uint32_t statement; /* the statement's index in the session */
 	uint32_t position;  /* enum log_node_kind << LOG_NODE_CELL_BITS | cell */
-	uint32_t serial;    /* low 32 bits of the request's serial; 0 when not told apart */
+	uint32_t serial;    /* LOG_NODE_REQUEST: low 32 bits of its serial; 0 when not told apart */
 	uint64_t self_time; /* ns */
 	uint64_t samples;
 };

@@ -368,9 +368,19 @@ static bool reopen_file(struct log *log)
 	return true;
 }
 
+/* A program's name in a file's: nothing that leaves the directory or upsets a terminal. */
+static void copy_program(char to[65], const char *program)
+{
+	snprintf(to, 65, "%s", *program ? program : "unknown");
+	for (; *to; to++) {
+		if (*to == '/' || (unsigned char)*to < ' ' || *to == 0x7f)
+			*to = '_';
+	}
+}
+
 static bool create_file(struct log *log, const struct log_options *options, char *error, size_t error_size)
 {
-	char directory[PATH_MAX - NAME_MAX - 2], name[NAME_MAX], when[32];
+	char directory[PATH_MAX - NAME_MAX - 2], name[NAME_MAX], program[65], when[32];
 	time_t now = time(NULL);
 	struct tm utc;
 	const uint64_t size = LOG_HEADER_SIZE + EXTENT_MIN_CHUNKS * (uint64_t)LOG_CHUNK_SIZE;
@@ -385,12 +395,13 @@ static bool create_file(struct log *log, const struct log_options *options, char
 
 	gmtime_r(&now, &utc);
 	strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &utc);
-	snprintf(name, sizeof(name), "%.64s.%d.%s.fbprof", options->program, (int)getpid(), when);
+	copy_program(program, options->program);
+	snprintf(name, sizeof(name), "%s.%d.%s.fbprof", program, (int)getpid(), when);
 	for (unsigned attempt = 2; attempt < 100; attempt++) {
 		log->fd = openat(directory_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (log->fd >= 0 || errno != EEXIST)
 			break;
-		snprintf(name, sizeof(name), "%.64s.%d.%s.%u.fbprof", options->program, (int)getpid(), when, attempt);
+		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)getpid(), when, attempt);
 	}
 	if (log->fd < 0) {
 		problem = errno;

@@ -119,7 +119,8 @@ static enum command_status check_options(const struct dump_options *options,
 {
 	*only = options->table ? prof_table_find(options->table) : NULL;
 	if (options->table && !*only)
-		return command_misuse("--table=%s: there is no such table", options->table);
+		return command_misuse("--table=%s: must be one of " PROF_TABLE_NAMES,
+				      options->table);
 	if (!options->directory && !options->table && !options->info)
 		return command_misuse("nothing to do: add -o DIR for all tables as CSV files, "
 				      "--table NAME for one, or --info");
@@ -164,8 +165,8 @@ const struct command command_dump = {
 	.name = "dump",
 	.arguments = "LOG...",
 	.summary = "Write the profiler's tables as CSV",
-	.help = "Tables: sessions, statements, cursors, record_sources, requests, psql_stats,\n"
-		"record_source_stats: the columns of PLG$PROF_*, then fbprof's own.  Times are in\n"
-		"nanoseconds, NULL is an empty field.",
+	.help = "Tables: " PROF_TABLE_NAMES ".\n"
+		"They have the columns of PLG$PROF_*, then fbprof's own.  Times are in nanoseconds,\n"
+		"NULL is an empty field.",
 	.run = run,
 };

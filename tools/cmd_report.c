@@ -241,35 +241,43 @@ static void add_row(struct report_table *to, const struct report_row *row)
 	table_add(to->table, g_string_free(where, FALSE), NULL);
 }
 
-static void add_rest(struct report_table *to, const GPtrArray *rows, guint from)
+/* The sum of the rows that are not shown. */
+static struct model_time sum_rest(const GPtrArray *rows, guint shown)
 {
 	struct model_time rest = { 0 };
 
-	for (guint i = from; i < rows->len; i++) {
+	for (guint i = shown; i < rows->len; i++) {
 		const struct report_row *row = rows->pdata[i];
 
 		rest.self_time += row->time.self_time;
 		rest.samples += row->time.samples;
 	}
-	add_share(to, rest.self_time);
-	table_add(to->table, g_strdup(""), NULL);
-	table_add(to->table, g_strdup_printf("%" PRIu64, rest.samples), NULL);
-	table_add(to->table, g_strdup(""), NULL);
-	table_add(to->table, g_strdup(""), NULL);
-	table_add(to->table, g_strdup_printf("%u more: --limit 0 shows all", rows->len - from),
-		  NULL);
+	return rest;
 }
 
-static void print_table(const struct report_rows *rows, enum report_sort sort, int limit,
+static void add_rest(struct report_table *to, const struct model_time *rest, guint count)
+{
+	add_share(to, rest->self_time);
+	table_add(to->table, g_strdup(""), NULL);
+	table_add(to->table, g_strdup_printf("%" PRIu64, rest->samples), NULL);
+	table_add(to->table, g_strdup(""), NULL);
+	table_add(to->table, g_strdup(""), NULL);
+	table_add(to->table, g_strdup_printf("%u more: --limit 0 shows all", count), NULL);
+}
+
+static void print_table(const struct report_rows *rows, enum report_sort sort, guint limit,
 			struct sink *sink)
 {
 	struct report_table to = { .screen = find_screen(), .all_self_time = rows->self_time };
 	unsigned hidden = to.screen.terminal ? 0 : 1;
-	guint shown = limit && (guint)limit < rows->rows->len ? (guint)limit : rows->rows->len;
-	uint64_t largest_self = 0, largest_total = 0;
+	guint shown = limit ? MIN(limit, rows->rows->len) : rows->rows->len;
+	struct model_time rest;
+	uint64_t largest_self, largest_total = 0;
 
 	g_ptr_array_sort_with_data(rows->rows, compare_rows, &sort);
-	for (guint i = 0; i < rows->rows->len; i++) {
+	rest = sum_rest(rows->rows, shown);
+	largest_self = rest.self_time;
+	for (guint i = 0; i < shown; i++) {
 		const struct report_row *row = rows->rows->pdata[i];
 
 		largest_self = MAX(largest_self, row->time.self_time);
@@ -281,7 +289,7 @@ static void print_table(const struct report_rows *rows, enum report_sort sort, i
 	for (guint i = 0; i < shown; i++)
 		add_row(&to, rows->rows->pdata[i]);
 	if (shown < rows->rows->len)
-		add_rest(&to, rows->rows, shown);
+		add_rest(&to, &rest, rows->rows->len - shown);
 	table_print(to.table, sink, to.screen.width);
 	table_free(to.table);
 }
@@ -324,7 +332,7 @@ static enum command_status report(struct model *model, const struct report_optio
 	sink_open(&sink, STDOUT_FILENO);
 	print_header(model, &rows, &sink);
 	if (rows.rows->len)
-		print_table(&rows, sort, options->limit, &sink);
+		print_table(&rows, sort, (guint)options->limit, &sink);
 	else
 		sink_put(&sink, "Nothing was executed in these sessions.\n");
 	report_rows_clear(&rows);

@@ -26,6 +26,7 @@ void command_init(void)
 }
 
 /* Names and texts in messages come from files: nothing of them may reach the terminal as it is. */
+G_GNUC_PRINTF(2, 0)
 static void say(const char *file, const char *format, va_list arguments, const char *end)
 {
 	char *message = g_strdup_vprintf(format, arguments);

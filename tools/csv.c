@@ -3,7 +3,6 @@
  */
 #include "csv.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "text.h"
@@ -45,16 +44,29 @@ void csv_text(struct csv *csv, const char *text)
 	sink_put(csv->sink, "\"");
 }
 
+/* By hand: printf() would take half the time of a dump. */
+static void put_number(struct csv *csv, uint64_t magnitude, gboolean negative)
+{
+	char digits[24];
+	char *at = digits + sizeof(digits);
+
+	do
+		*--at = (char)('0' + magnitude % 10);
+	while (magnitude /= 10);
+	if (negative)
+		*--at = '-';
+	separate(csv);
+	sink_write(csv->sink, at, (gsize)(digits + sizeof(digits) - at));
+}
+
 void csv_signed(struct csv *csv, int64_t value)
 {
-	separate(csv);
-	sink_print(csv->sink, "%" PRId64, value);
+	put_number(csv, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0);
 }
 
 void csv_unsigned(struct csv *csv, uint64_t value)
 {
-	separate(csv);
-	sink_print(csv->sink, "%" PRIu64, value);
+	put_number(csv, value, FALSE);
 }
 
 void csv_id(struct csv *csv, int64_t value)

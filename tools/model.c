@@ -89,15 +89,6 @@ static int compare_record_sources(const void *left, const void *right)
 	return order ? order : MODEL_ORDER(a->id, b->id);
 }
 
-int model_order_requests(const struct model_request *a, const struct model_request *b)
-{
-	int order = MODEL_ORDER(a->statement->id, b->statement->id);
-
-	if (!order)
-		order = MODEL_ORDER(a->id, b->id);
-	return order ? order : MODEL_ORDER(a->statement->number, b->statement->number);
-}
-
 void model_session_sort(struct model_session *session)
 {
 	g_ptr_array_sort(session->statements, compare_statements);
@@ -215,7 +206,7 @@ const struct model_count *model_request_counts(const struct model_request *reque
 	return &request->statement->session->counts[request->first_count];
 }
 
-static int compare_counts(const void *left, const void *right)
+int model_compare_counts(const void *left, const void *right)
 {
 	const struct model_count *a = left, *b = right;
 
@@ -227,7 +218,7 @@ struct model_count *model_request_count(const struct model_request *request, uin
 	const struct model_count key = { .cell = cell };
 
 	return bsearch(&key, model_request_counts(request), request->count_count, sizeof(key),
-		       compare_counts);
+		       model_compare_counts);
 }
 
 const struct model_time *model_count_time(const struct model_request *request,

@@ -186,7 +186,7 @@ struct model {
 struct model_session *model_session_new(struct model_log *log);
 void model_session_free(void *data);
 void model_session_sort(struct model_session *session);
-int model_order_requests(const struct model_request *a, const struct model_request *b);
+int model_compare_counts(const void *left, const void *right);
 #define MODEL_ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 struct model *model_new(void);

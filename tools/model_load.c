@@ -128,9 +128,8 @@ static void loading_free(void *data)
 	g_array_unref(loading->blocks);
 	g_array_unref(loading->block_cells);
 	g_array_unref(loading->nodes);
-	if (loading->executions)
-		g_array_unref(loading->executions);
-	g_array_unref(loading->counts);
+	g_clear_pointer(&loading->executions, g_array_unref);
+	g_clear_pointer(&loading->counts, g_array_unref);
 	g_free(loading);
 }
 
@@ -425,13 +424,6 @@ static int compare_requests(const void *left, const void *right)
 	return order ? order : MODEL_ORDER(a->statement->number, b->statement->number);
 }
 
-static int compare_counts(const void *left, const void *right)
-{
-	const struct model_count *a = left, *b = right;
-
-	return MODEL_ORDER(a->cell, b->cell);
-}
-
 /* Puts an execution's counts at the end of its request's; all requests have one of cell 0. */
 static void append_counts(struct loading *loading, struct model_request *to,
 			  const struct model_request *from)
@@ -459,7 +451,7 @@ static void fold_counts(struct model_session *session, struct model_request *req
 	while (sorted < request->count_count && counts[sorted - 1].cell < counts[sorted].cell)
 		sorted++;
 	if (sorted < request->count_count) {
-		qsort(counts, request->count_count, sizeof(*counts), compare_counts);
+		qsort(counts, request->count_count, sizeof(*counts), model_compare_counts);
 		for (uint32_t i = 1; i < request->count_count; i++) {
 			if (counts[i].cell == counts[count - 1].cell)
 				counts[count - 1].value += counts[i].value;
@@ -514,6 +506,7 @@ static void fold_executions(struct loading *loading)
 		fold_counts(session, to);
 	session->requests = (struct model_request *)(void *)g_array_free(executions, FALSE);
 	loading->executions = NULL;
+	g_clear_pointer(&loading->counts, g_array_unref); /* it may be large */
 }
 
 /* ---- The call tree ---- */
@@ -586,8 +579,8 @@ static void define_nodes(struct loading *loading, uint32_t *serials)
 {
 	const GArray *kept = loading->nodes;
 	struct model_session *session = loading->session;
-	uint32_t *place =
-		g_new(uint32_t, kept->len); /* of a kept node, or of its nearest ancestor */
+	/* Of each kept node, or of its nearest ancestor. */
+	uint32_t *place = g_new(uint32_t, kept->len);
 
 	for (guint i = 0; i < kept->len; i++) {
 		const struct kept_node *from = &g_array_index(kept, struct kept_node, i);
@@ -641,29 +634,31 @@ struct request_walk {
 	struct model_request **outer; /* by node of a request: the one that was open before */
 };
 
-static struct model_request *find_request(const struct model_session *session,
-					  struct model_statement *statement, uint32_t index)
+/* The row of all executions of a statement, if they are not told apart. */
+static struct model_request *find_common_request(const struct model_session *session,
+						 struct model_statement *statement)
 {
 	const struct model_request key = { .statement = statement };
-	struct model_request *request;
 
-	if (!index)
-		return session->request_count ?
-			       bsearch(&key, session->requests, session->request_count, sizeof(key),
-				       compare_requests) :
-			       NULL;
-	request = &session->requests[index - 1];
-	return request->statement == statement ? request : NULL;
+	if (!session->request_count)
+		return NULL;
+	return bsearch(&key, session->requests, session->request_count, sizeof(key),
+		       compare_requests);
 }
 
-/* Serial 0 stands for the row of all executions, which has request_id 0. */
 static struct model_request *request_of_serial(struct loading *loading,
 					       struct model_statement *statement, uint32_t serial)
 {
-	uint32_t index =
-		GPOINTER_TO_UINT(g_hash_table_lookup(loading->serials, GUINT_TO_POINTER(serial)));
+	struct model_session *session = loading->session;
+	void *index = g_hash_table_lookup(loading->serials, GUINT_TO_POINTER(serial));
+	struct model_request *request;
 
-	return serial && !index ? NULL : find_request(loading->session, statement, index);
+	if (!serial)
+		return find_common_request(session, statement);
+	if (!index || index == RECORDED) /* that record was of an undefined statement */
+		return NULL;
+	request = &session->requests[GPOINTER_TO_UINT(index) - 1];
+	return request->statement == statement ? request : NULL;
 }
 
 static void request_enter(uint32_t i, void *data)
@@ -792,8 +787,12 @@ static void finish_sessions(struct load *load, bool with_cancelled)
 	GList *loadings = g_hash_table_get_values(load->sessions);
 
 	loadings = g_list_sort(loadings, compare_loadings);
-	for (GList *at = loadings; at; at = at->next)
-		finish_session(at->data, with_cancelled);
+	for (GList *at = loadings; at; at = at->next) {
+		struct loading *loading = at->data;
+
+		finish_session(loading, with_cancelled);
+		g_hash_table_remove(load->sessions, GUINT_TO_POINTER(loading->session_number));
+	}
 	g_list_free(loadings);
 }
 

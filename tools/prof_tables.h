@@ -15,6 +15,8 @@ struct prof_table {
 };
 
 #define PROF_TABLE_COUNT 7
+#define PROF_TABLE_NAMES \
+	"sessions, statements, cursors, record_sources, requests, psql_stats, record_source_stats"
 extern const struct prof_table prof_tables[PROF_TABLE_COUNT];
 
 /* NULL if there is no table of that name. */

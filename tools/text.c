@@ -3,7 +3,7 @@
  */
 #include "text.h"
 
-#include <inttypes.h>
+#include <time.h>
 
 struct text_unit text_unit_for(uint64_t largest)
 {
@@ -52,20 +52,18 @@ char *text_size(uint64_t bytes)
 char *text_moment(int64_t nanoseconds)
 {
 	const int64_t per_second = 1000000000;
-	int64_t second = nanoseconds / per_second, fraction = nanoseconds % per_second;
-	GDateTime *moment;
-	char *date, *text;
+	time_t second = nanoseconds / per_second;
+	int64_t fraction = nanoseconds % per_second;
+	struct tm utc;
 
 	if (fraction < 0) {
 		fraction += per_second;
 		second--;
 	}
-	moment = g_date_time_new_from_unix_utc(second);
-	date = g_date_time_format(moment, "%Y-%m-%dT%H:%M:%S");
-	text = g_strdup_printf("%s.%04" PRId64 "Z", date, fraction / 100000);
-	g_free(date);
-	g_date_time_unref(moment);
-	return text;
+	gmtime_r(&second, &utc); /* the years 1677 to 2262: it can't fail */
+	return g_strdup_printf("%04d-%02d-%02dT%02d:%02d:%02d.%04dZ", utc.tm_year + 1900,
+			       utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+			       (int)(fraction / 100000));
 }
 
 static gboolean is_harmless(gunichar c)
