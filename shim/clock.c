@@ -26,12 +26,11 @@ static uint64_t next(uint64_t packed)
 }
 
 /*
- * What two reads in a row may be apart, in ns.  The engine's take 20 to 60; outside of a profiled
- * call, where the first pair comes, 5000 allow for a cold cache and some page faults.  Nothing that
- * the engine measures there is that short.
+ * What the two reads of a pair may be apart, in ns.  They take 20 to 60; outside of a profiled call,
+ * where the first pair comes, caches may be cold.  No call of a statement is that short.
  */
 #define AT_ONCE 300u
-#define AT_ONCE_OUTSIDE 5000u
+#define AT_ONCE_OUTSIDE 1000u
 
 static uint64_t ns_of(uint64_t packed)
 {
@@ -58,8 +57,15 @@ static int read_outside(struct clock_thread *thread, struct timespec *time, cloc
 	uint64_t packed = read_real(real);
 
 	/* The cached clock, which it may have been told before, can be some ns ahead. */
-	if (packed > thread->last && ns_of(packed) - ns_of(thread->last) >= AT_ONCE_OUTSIDE)
+	if (packed <= thread->last)
+		packed = next(thread->last);
+	/* A third read is not of the pair any more, and time must pass for it. */
+	if (!thread->repeated && ns_of(packed) - ns_of(thread->last) < AT_ONCE_OUTSIDE) {
+		thread->repeated = true;
+	} else {
+		thread->repeated = false;
 		thread->last = packed;
+	}
 	unpack(thread->last, time);
 	return 0;
 }

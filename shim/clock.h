@@ -25,6 +25,7 @@
 struct clock_thread {
 	struct frame_stack *stack; /* of the attachment that the thread executes; NULL: none profiled */
 	uint64_t last;		   /* what the thread was told last, in sampler_clock's form */
+	bool repeated;		   /* it was told so twice, outside of a profiled call */
 };
 
 /* Initial-exec: one instruction to reach, and no allocation that a signal handler could meet. */
