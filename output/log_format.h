@@ -154,7 +154,7 @@ enum log_record_type {
 	LOG_REC_SESSION_START = 2,
 	/* enum log_session_end, i64 time (ns UTC, 8 bytes) */
 	LOG_REC_SESSION_END = 3,
-	/* text id in the session from 1, 1 if the last fragment else 0, then bytes to the end */
+	/* text id in the session from 1, how many bytes are still to come after these, the bytes */
 	LOG_REC_TEXT = 4,
 	/*
 	 * statement index from 1, statement_id, parent_statement_id (0: none), string type, nullable

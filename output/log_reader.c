@@ -581,11 +581,11 @@ static void visit_session_end(const struct walk *walk, uint32_t session, struct 
 static void visit_text(const struct walk *walk, uint32_t session, struct fields *fields)
 {
 	uint32_t id = take_index(fields);
-	uint64_t last = take(fields);
+	uint64_t to_come = take(fields);
 	struct log_string part = take_rest(fields);
 
 	if (!fields->bad && walk->visitor->text)
-		walk->visitor->text(walk->data, session, id, last != 0, part);
+		walk->visitor->text(walk->data, session, id, to_come, part);
 }
 
 static void visit_statement(const struct walk *walk, uint32_t session, struct fields *fields)

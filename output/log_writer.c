@@ -663,7 +663,7 @@ bool log_append_text(struct log_stream *stream, uint32_t text_id, const char *te
 			return false;
 		size -= part;
 		place = varint_put(place, text_id);
-		place = varint_put(place, size == 0);
+		place = varint_put(place, size);
 		memcpy(place, text, part);
 		text += part;
 		log_record_end(stream, place + part);

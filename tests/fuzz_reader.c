@@ -46,7 +46,7 @@ static void build_definitions(struct log_builder *builder)
 	log_builder_session_start(builder, 1, LOG_SESSION_DETAILED, "fuzzed");
 	log_builder_statement(builder, 1, 100, "PROCEDURE", "PKG", "PROC", 0);
 	log_builder_line(builder, 1, 7, 3, 2);
-	log_builder_text(builder, 1, true, "-> Table \"T\" Full Scan");
+	log_builder_text(builder, 1, 0, "-> Table \"T\" Full Scan");
 	log_builder_cursor(builder, 1, 1, "C", 6, 2);
 	log_builder_record_source(builder, 1, 1, 1, 0, 3, 1);
 }
@@ -62,7 +62,7 @@ static void build_block(struct log_builder *builder, struct input *input)
 	block.count = (uint32_t)take(input, 1);
 	block.serial = take(input, 1);
 	block.request_id = take(input, 1);
-	take_bytes(input, block.payload, take(input, 2));
+	take_bytes(input, block.payload, take(input, 2) % (sizeof(block.payload) + 1));
 	log_builder_block(builder, &block);
 }
 

@@ -273,12 +273,12 @@ void log_builder_session_end(struct log_builder *builder, uint64_t reason, int64
 	log_builder_record(builder, LOG_REC_SESSION_END, &payload);
 }
 
-void log_builder_text(struct log_builder *builder, uint32_t id, bool last, const char *part)
+void log_builder_text(struct log_builder *builder, uint32_t id, uint64_t to_come, const char *part)
 {
 	struct log_payload payload = { .size = 0 };
 
 	log_payload_varint(&payload, id);
-	log_payload_varint(&payload, last);
+	log_payload_varint(&payload, to_come);
 	log_payload_bytes(&payload, part, strlen(part));
 	log_builder_record(builder, LOG_REC_TEXT, &payload);
 }

@@ -63,7 +63,7 @@ void log_builder_session(struct log_builder *builder, uint32_t session);
 void log_builder_session_start(struct log_builder *builder, int64_t profile_id, uint64_t flags,
 			       const char *description);
 void log_builder_session_end(struct log_builder *builder, uint64_t reason, int64_t time);
-void log_builder_text(struct log_builder *builder, uint32_t id, bool last, const char *part);
+void log_builder_text(struct log_builder *builder, uint32_t id, uint64_t to_come, const char *part);
 void log_builder_statement(struct log_builder *builder, uint32_t index, int64_t id,
 			   const char *type, const char *package, const char *routine,
 			   uint32_t text);

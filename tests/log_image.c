@@ -111,7 +111,7 @@ static void on_session_end(void *data, uint32_t number, uint64_t reason, int64_t
 	session->end_time = time;
 }
 
-static void on_text(void *data, uint32_t number, uint32_t id, bool last, struct log_string part)
+static void on_text(void *data, uint32_t number, uint32_t id, uint64_t to_come, struct log_string part)
 {
 	struct image_session *session = session_at(data, number);
 	struct image_text *text = (struct image_text *)image_text(session, id);
@@ -125,7 +125,7 @@ static void on_text(void *data, uint32_t number, uint32_t id, bool last, struct 
 	memcpy(text->bytes + text->size, part.bytes, part.size);
 	text->size += part.size;
 	text->bytes[text->size] = 0;
-	text->whole = last;
+	text->whole = to_come == 0;
 }
 
 static void on_statement(void *data, uint32_t number, const struct log_statement *statement)

@@ -7,9 +7,11 @@
 #include <check.h>
 #include <dirent.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 char scratch[PATH_MAX - 256];
@@ -89,6 +91,33 @@ static unsigned count_entries(const char *path)
 unsigned own_threads(void)
 {
 	return count_entries("/proc/self/task");
+}
+
+static void *return_at_once(void *data)
+{
+	return data;
+}
+
+unsigned threads_at_first(void)
+{
+	unsigned before = own_threads(), after;
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, return_at_once, NULL), 0);
+	pthread_join(thread, NULL);
+	for (unsigned tries = 0; (after = own_threads()) != before && tries < 20; tries++)
+		usleep(1000);
+	return after;
+}
+
+void check_threads(unsigned wanted)
+{
+	time_t deadline = time(NULL) + 60;
+	unsigned found;
+
+	while ((found = own_threads()) != wanted && time(NULL) <= deadline)
+		usleep(100);
+	ck_assert_msg(found == wanted, "%u threads instead of %u", found, wanted);
 }
 
 unsigned own_files(void)

@@ -20,8 +20,14 @@ const char *scratch_path(const char *name);
 /* How many logs there are, and the path of the newest one (by name), or "". */
 unsigned scratch_logs(char path[PATH_MAX]);
 
-/* What this process has: threads, open files, mappings whose name contains `text`. */
+/*
+ * What this process has: threads, open files, mappings whose name contains `text`.  A thread that was
+ * joined may be seen for another moment, thus check_threads() waits for it; a sanitizer may have one of
+ * its own, thus threads_at_first() has it started first.
+ */
 unsigned own_threads(void);
+unsigned threads_at_first(void);
+void check_threads(unsigned wanted);
 unsigned own_files(void);
 unsigned own_mappings(const char *text);
 

@@ -154,8 +154,8 @@ static struct model *load_example(void)
 	log_builder_nodes(&builder, 1, 1, nodes, 3);
 	log_builder_session(&builder, 1);
 	log_builder_session_start(&builder, 3, 0, "a, b");
-	log_builder_text(&builder, 1, true, "-> Table \"T\" Full Scan");
-	log_builder_text(&builder, 2, true, "execute block\nas begin end");
+	log_builder_text(&builder, 1, 0, "-> Table \"T\" Full Scan");
+	log_builder_text(&builder, 2, 0, "execute block\nas begin end");
 	log_builder_statement(&builder, 1, 100, "BLOCK", NULL, NULL, 2);
 	log_builder_line(&builder, 1, 7, 3, 2);
 	log_builder_line(&builder, 1, 6, 1, 3);

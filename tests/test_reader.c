@@ -108,7 +108,7 @@ static void build_definitions(int64_t profile_id, uint64_t flags)
 	log_builder_session_start(&builder, profile_id, flags, "first");
 	log_builder_statement(&builder, 1, 100, "PROCEDURE", "PKG", "PROC", 0);
 	log_builder_line(&builder, 1, 7, 3, 2);
-	log_builder_text(&builder, 1, true, "Select Expression\n    -> Table \"T\" Full Scan");
+	log_builder_text(&builder, 1, 0, "Select Expression\n    -> Table \"T\" Full Scan");
 	log_builder_cursor(&builder, 1, 1, "C", 6, 2);
 	log_builder_record_source(&builder, 1, 1, 1, 0, 3, 1);
 }
@@ -137,8 +137,8 @@ static void build_small_log(void)
 	build_definitions(3, 0);
 	log_builder_chunk(&builder, LOG_CHUNK_RECORDS);
 	log_builder_session(&builder, 1);
-	log_builder_text(&builder, 2, false, "select ");
-	log_builder_text(&builder, 2, true, "1 from rdb$database");
+	log_builder_text(&builder, 2, strlen("1 from rdb$database"), "select ");
+	log_builder_text(&builder, 2, 0, "1 from rdb$database");
 	log_builder_statement(&builder, 2, 101, "BLOCK", NULL, NULL, 2);
 	log_builder_session_end(&builder, LOG_END_FINISHED, START + SECOND);
 	log_builder_session(&builder, 0);
@@ -215,10 +215,10 @@ START_TEST(odd_values)
 
 	log_builder_session(&builder, 1);
 	log_builder_session_start(&builder, INT64_MIN, 0, "");
-	log_builder_text(&builder, 7, true, "caf\xe9 \xf0\x9f\x90\xa6");
+	log_builder_text(&builder, 7, 0, "caf\xe9 \xf0\x9f\x90\xa6");
 	log_builder_statement(&builder, 1, -5, "BLOCK", "", "", 7);
 	log_payload_varint(&payload, 9);
-	log_payload_varint(&payload, 1);
+	log_payload_varint(&payload, 0);
 	log_payload_bytes(&payload, "a\0b", 3);
 	log_builder_record(&builder, LOG_REC_TEXT, &payload);
 	log_builder_statement(&builder, 2, INT64_MAX, "BLOCK", NULL, NULL, 9);
@@ -350,7 +350,7 @@ START_TEST(executions_with_one_id)
 		{ 0, 1, LOG_NODE_REQUEST, 0, 1, 100, 1 },
 		{ 0, 1, LOG_NODE_REQUEST, 0, 2, 100, 1 },
 		{ 2, 1, LOG_NODE_LINE, 2, 0, 50, 1 },	/* of the request that it is in */
-		{ 0, 1, LOG_NODE_REQUEST, 0, 3, 7, 1 }, /* never seen */
+		{ 0, 1, LOG_NODE_REQUEST, 0, 4, 7, 1 }, /* never seen */
 	};
 	struct model *model;
 	const struct model_request *request;
@@ -362,18 +362,22 @@ START_TEST(executions_with_one_id)
 	execution.start = START;
 	execution.duration = 50;
 	log_builder_request(&builder, &execution);
+	execution.serial = 3;
+	execution.start = START + SECOND;
+	execution.duration = SECOND;
+	log_builder_request(&builder, &execution);
 	model = load();
 	assert_lost(model, MODEL_LOSS_REQUESTS, 1);
 	ck_assert_uint_eq(only_session(model)->request_count, 1);
 	ck_assert_uint_eq(only_session(model)->sampled_time, 257);
 	request = request_at(only_session(model), 0);
 	ck_assert_int_eq(request->start_time, START);
-	ck_assert_int_eq(request->finish_time, START + SECOND + 100);
+	ck_assert_int_eq(request->finish_time, START + 2 * SECOND);
 	ck_assert_int_eq(request->caller_statement_id, 5);
 	ck_assert_int_eq(request->caller_id, 6);
-	assert_count(request, 0, 2, 200, 250, 2);
-	assert_count(request, 2, 20, 50, 50, 1);
-	ck_assert_uint_eq(model_request_total_time(request), 250 + 60);
+	assert_count(request, 0, 3, 200, 250, 2);
+	assert_count(request, 2, 30, 50, 50, 1);
+	ck_assert_uint_eq(model_request_total_time(request), 250 + 90);
 	model_free(model);
 }
 END_TEST
@@ -667,9 +671,9 @@ static void see_session_end(void *data, uint32_t session, uint64_t reason, int64
 	((struct seen *)data)->records++;
 }
 
-static void see_text(void *data, uint32_t session, uint32_t id, bool last, struct log_string part)
+static void see_text(void *data, uint32_t session, uint32_t id, uint64_t to_come, struct log_string part)
 {
-	(void)session, (void)id, (void)last, (void)part;
+	(void)session, (void)id, (void)to_come, (void)part;
 	((struct seen *)data)->records++;
 }
 
@@ -821,6 +825,19 @@ static bool is_used(size_t offset)
 	return in_chunk < sizeof(struct log_chunk_header) || offset < end;
 }
 
+/* What must be noticed, for there is a checksum over it. */
+static void assert_noticed(const struct log_reader *reader, size_t offset)
+{
+	size_t in_chunk = (offset - LOG_HEADER_SIZE) % LOG_CHUNK_SIZE;
+	const struct log_chunk_header *chunk = (void *)(builder.bytes + offset - in_chunk);
+	const uint64_t *lost = log_reader_lost(reader);
+
+	if (in_chunk < offsetof(struct log_chunk_header, used))
+		ck_assert_uint_eq(lost[LOG_LOSS_CHUNKS], 1);
+	else if (in_chunk >= sizeof(*chunk) && chunk->kind == LOG_CHUNK_RECORDS)
+		ck_assert_uint_eq(lost[LOG_LOSS_TORN_RECORDS], 1);
+}
+
 static void flip(int fd, struct log_reader *reader, size_t offset, int bit)
 {
 	uint8_t byte = builder.bytes[offset] ^ (uint8_t)(1 << bit);
@@ -829,9 +846,11 @@ static void flip(int fd, struct log_reader *reader, size_t offset, int bit)
 	ck_assert_int_eq(pwrite(fd, &byte, 1, (off_t)offset), 1);
 	if (offset >= LOG_HEADER_SIZE) {
 		use(reader);
+		assert_noticed(reader, offset);
 		return;
 	}
 	reader = log_reader_open_fd(dup(fd), error);
+	ck_assert((reader == NULL) == (offset < offsetof(struct log_header, chunk_count)));
 	if (reader)
 		use(reader);
 	log_reader_close(reader);

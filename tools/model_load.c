@@ -16,6 +16,7 @@
 
 struct text {
 	GString *bytes;
+	uint64_t to_come; /* bytes after those */
 	bool complete;
 	const char *string; /* made when first asked for */
 };
@@ -211,7 +212,7 @@ static void on_session_end(void *data, uint32_t number, uint64_t reason, int64_t
 	loading->session->end_time = time;
 }
 
-static void on_text(void *data, uint32_t number, uint32_t id, bool last, struct log_string part)
+static void on_text(void *data, uint32_t number, uint32_t id, uint64_t to_come, struct log_string part)
 {
 	struct loading *loading = loading_of(data, number);
 	struct text *text = g_hash_table_lookup(loading->texts, GUINT_TO_POINTER(id));
@@ -221,12 +222,13 @@ static void on_text(void *data, uint32_t number, uint32_t id, bool last, struct 
 		text->bytes = g_string_new(NULL);
 		g_hash_table_insert(loading->texts, GUINT_TO_POINTER(id), text);
 	}
-	if (text->complete) {
+	if (text->complete || (text->bytes->len && text->to_come != to_come + part.size)) {
 		loading->log->lost[LOG_LOSS_RECORDS]++;
 		return;
 	}
 	g_string_append_len(text->bytes, part.bytes, (gssize)part.size);
-	text->complete = last;
+	text->to_come = to_come;
+	text->complete = to_come == 0;
 }
 
 /* NULL for id 0 and for what is lost.  Of an incomplete text, what is there. */

@@ -18,12 +18,10 @@ MODES = pytest.mark.parametrize('options', ['-', 'DETAILED_REQUESTS'], ids=['agg
 
 
 def run_timed(scratch, database, root, profiler, scenario, options, attempt=0):
-    """→ what the client measured, the tables or None."""
+    """→ what the client measured, the tables."""
     log_dir = scratch / f'{scenario}-{attempt}'
     copy = shutil.copy(database, scratch / 'copy.fdb')
     timing = env.run_program('timed.py', copy, scenario, options, root=root, preload=profiler, log_dir=log_dir)
-    if options == 'off':
-        return timing, None
     return timing, prof_tables.tables_of_directory(env.dump(env.logs(log_dir), log_dir / 'csv'))
 
 
@@ -85,14 +83,13 @@ def test_shares_of_two_loops(scratch, database, root, profiler, options, interva
         words.append(f'SAMPLING_INTERVAL={interval}')
 
     def attempt_once(attempt):
-        first = run_timed(scratch, database, root, profiler, 'first_loop', 'off')[0]['elapsed']
-        second = run_timed(scratch, database, root, profiler, 'second_loop', 'off')[0]['elapsed']
-        truth = first / (first + second)
         timing, tables = run_timed(scratch, database, root, profiler, 'two_loops', ','.join(words) or '-', attempt)
+        first, second = timing['alone']
+        truth = first / (first + second)
         statement_id = requests_of(tables, timing['text'])[0]['statement_id']
         lines = {row['line_num']: row['total_elapsed_time'] for row in tables['psql_stats']
                  if row['statement_id'] == statement_id}
-        mine, other = lines[5] + lines[6], lines[7] + lines[8]
+        mine, other = lines[9] + lines[10], lines[11] + lines[12]
         share = mine / (mine + other)
         covered = (mine + other) / 1e9 / timing['elapsed']
         return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({first:.3f} s, {second:.3f} s);'

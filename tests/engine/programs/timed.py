@@ -1,7 +1,7 @@
 """timed.py DATABASE SCENARIO OPTIONS: one profiled statement of a second or more, and how long the client waited for it.
 
-OPTIONS "-" stands for NULL, "off" for no session at all. Prints {text, elapsed, idle}: elapsed in seconds is
-the time inside calls that execute and fetch, idle the time the client spent elsewhere in between.
+OPTIONS "-" stands for NULL. Prints {text, elapsed, idle, alone}: elapsed in seconds is the time inside calls that
+execute and fetch, idle the time the client spent elsewhere in between, alone what each of two loops took unprofiled.
 """
 
 import time
@@ -41,7 +41,7 @@ end"""
 CALLS = """execute block as
   declare i integer = 0;
 begin
-  while (i < 100000) do
+  while (i < 20000) do
   begin
     execute procedure p_work;
     i = i + 1;
@@ -72,31 +72,49 @@ end"""
 
 
 def two_loops(first: int, second: int) -> str:
-    """Equal loops on lines 5 to 6 and 7 to 8, so that their events are equally dense."""
+    """Equal loops on lines 9 to 10 and 11 to 12, so that their events are equally dense. They take turns, so that
+    what else the machine does falls on both alike."""
     return f"""execute block as
-  declare i integer = 0;
-  declare j integer = 0;
+  declare i integer;
+  declare j integer;
+  declare turn integer = 0;
 begin
-  while (i < {first}) do
-    i = i + 1;
-  while (j < {second}) do
-    j = j + 1;
+  while (turn < 30) do
+  begin
+    i = 0; j = 0; turn = turn + 1;
+    while (i < {first}) do
+      i = i + 1;
+    while (j < {second}) do
+      j = j + 1;
+  end
 end"""
 
 
 TEXTS = {'psql_loop': PSQL_LOOP, 'cross_join': CROSS_JOIN, 'cursor_loop': CURSOR_LOOP, 'procedure_calls': CALLS,
          'sleeping_client': IN_PIECES, 'failing_then_idle': FAILING,
-         'two_loops': two_loops(9000000, 3000000), 'first_loop': two_loops(9000000, 0),
-         'second_loop': two_loops(0, 3000000)}
+         'two_loops': two_loops(150000, 50000)}
+LOOPS_ALONE = two_loops(150000, 0), two_loops(0, 50000)
+
+
+def time_alone(client: Client) -> list[float]:
+    """How long each of the two loops takes by itself, unprofiled: the best of some alternating runs."""
+    best = [float('inf')] * 2
+    for _ in range(5):
+        for loop, text in enumerate(LOOPS_ALONE):
+            watch = Stopwatch()
+            with watch:
+                client.run(text)
+            best[loop] = min(best[loop], watch.elapsed)
+    return best
 
 
 def main(database, scenario, options):
     client = Client(database)
+    alone = time_alone(client) if scenario == 'two_loops' else None
     if scenario == 'procedure_calls':
-        client.run('create procedure p_work as declare i integer = 0; begin while (i < 80) do i = i + 1; end')
+        client.run('create procedure p_work as declare i integer = 0; begin while (i < 400) do i = i + 1; end')
         client.commit()
-    if options != 'off':
-        client.start_session(scenario, None if options == '-' else options)
+    client.start_session(scenario, None if options == '-' else options)
     text = TEXTS[scenario]
     cursor = client.connection.cursor()
     statement = cursor.prepare(text)
@@ -120,10 +138,9 @@ def main(database, scenario, options):
     idle = time.monotonic() - begin - watch.elapsed
     cursor.close()
     statement.free()
-    if options != 'off':
-        client.finish_session()
+    client.finish_session()
     client.close()
-    return {'text': text, 'elapsed': watch.elapsed, 'idle': idle}
+    return {'text': text, 'elapsed': watch.elapsed, 'idle': idle, 'alone': alone}
 
 
 program(main)
