@@ -26,11 +26,14 @@ static uint64_t next(uint64_t packed)
 }
 
 /*
- * What the two reads of a pair may be apart, in ns.  They take 20 to 60; outside of a profiled call,
- * where the first pair comes, caches may be cold.  No call of a statement is that short.
+ * What the two reads of the engine's pair may be apart, in ns.  They take 20 to 60 once the code is in
+ * the caches, several 100 the first time.  A request that raises no event takes 120 and more.
  */
-#define AT_ONCE 300u
-#define AT_ONCE_OUTSIDE 1000u
+#define AT_ONCE 100u
+#define AT_ONCE_IF_EXPECTED 100000u
+
+/* The engine measures its clock's cost again after 30 s. */
+#define PAIR_INTERVAL (29 * (uint64_t)NS_PER_SECOND)
 
 static uint64_t ns_of(uint64_t packed)
 {
@@ -51,21 +54,37 @@ static uint64_t read_real(clock_function *real)
 	return pack(&time);
 }
 
-/* The real time, for a thread that is in no profiled call that we know of. */
-static int read_outside(struct clock_thread *thread, struct timespec *time, clock_function *real)
+/*
+ * Whether the time that passed since the read before is to be hidden: that read may have been the
+ * first of a pair.
+ */
+static bool is_second_of_pair(struct clock_thread *thread, uint64_t passed)
 {
+	bool second = passed < (thread->expects_pair == SECOND ? AT_ONCE_IF_EXPECTED : AT_ONCE) && !thread->repeated;
+
+	if (thread->expects_pair == FIRST || passed > PAIR_INTERVAL)
+		thread->expects_pair = SECOND;
+	else
+		thread->expects_pair = NO_PAIR;
+	thread->repeated = second;
+	return second;
+}
+
+void clock_expect_pair(void)
+{
+	clock_thread.expects_pair = FIRST;
+}
+
+int clock_read_outside(struct timespec *time, clock_function *real)
+{
+	struct clock_thread *thread = &clock_thread;
 	uint64_t packed = read_real(real);
 
 	/* The cached clock, which it may have been told before, can be some ns ahead. */
 	if (packed <= thread->last)
 		packed = next(thread->last);
-	/* A third read is not of the pair any more, and time must pass for it. */
-	if (!thread->repeated && ns_of(packed) - ns_of(thread->last) < AT_ONCE_OUTSIDE) {
-		thread->repeated = true;
-	} else {
-		thread->repeated = false;
+	if (!is_second_of_pair(thread, ns_of(packed) - ns_of(thread->last)))
 		thread->last = packed;
-	}
 	unpack(thread->last, time);
 	return 0;
 }
@@ -87,12 +106,10 @@ int clock_read(struct timespec *time, clock_function *real)
 	struct frame_stack *stack = thread->stack;
 	uint64_t packed = atomic_load_explicit(&sampler_clock, memory_order_relaxed);
 
-	if (unlikely(!stack))
-		return read_outside(thread, time, real);
 	if (unlikely(stack->thread != thread)) {
 		/* Another thread has executed the attachment since: our call ended long ago. */
 		thread->stack = NULL;
-		return read_outside(thread, time, real);
+		return clock_read_outside(time, real);
 	}
 	if (unlikely(!packed))
 		packed = read_real(real);

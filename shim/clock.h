@@ -8,9 +8,9 @@
  *     is always at least 1 ns after the read before.
  *   - Every 30 s it takes the difference of two reads in a row for the cost of a read, and from then
  *     on subtracts that from all it measures.  If the clock moved on between these two, nothing would
- *     be left.  So a read that follows another one at once, with no event between them, gets the same
- *     time.  On a thread of which we don't know yet that its call is profiled, too, as long as there
- *     is a session.
+ *     be left.  So a read that follows another one with no event between them gets the same time.
+ *     On a thread of which we don't know yet that its call is profiled only if it follows at once,
+ *     or if the pair is to be expected.
  *
  * It is also how we learn that a call has ended: the engine reads its clock when it leaves a
  * request, and sends no event.
@@ -25,7 +25,10 @@
 struct clock_thread {
 	struct frame_stack *stack; /* of the attachment that the thread executes; NULL: none profiled */
 	uint64_t last;		   /* what the thread was told last, in sampler_clock's form */
-	bool repeated;		   /* it was told so twice, outside of a profiled call */
+
+	/* Outside of a profiled call: */
+	bool repeated; /* it was told so twice */
+	enum { NO_PAIR, FIRST, SECOND } expects_pair; /* which of the engine's pair may come next */
 };
 
 /* Initial-exec: one instruction to reach, and no allocation that a signal handler could meet. */
@@ -62,13 +65,14 @@ static inline void clock_leave(struct frame_stack *stack)
 
 typedef int clock_function(clockid_t id, struct timespec *time);
 
-/* Whether clock_read() is to answer CLOCK_MONOTONIC_RAW: the process has a session, or had one lately. */
-static inline bool clock_is_wanted(void)
-{
-	return clock_thread.stack || atomic_load_explicit(&sampler_targets, memory_order_relaxed);
-}
+/* The engine's first pair is about to come on this thread: it starts the attachment's first session. */
+void clock_expect_pair(void);
 
-/* Answers CLOCK_MONOTONIC_RAW; `real` is the real clock.  Async-signal-safe. */
+/*
+ * Answer CLOCK_MONOTONIC_RAW; `real` is the real clock.  Async-signal-safe.  The first is for a thread
+ * whose clock_thread.stack is set, the second for other threads of a process that has a session.
+ */
 int clock_read(struct timespec *time, clock_function *real);
+int clock_read_outside(struct timespec *time, clock_function *real);
 
 #endif

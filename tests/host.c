@@ -87,16 +87,17 @@ static uint16_t find_slot(struct host_stream *stream, const struct host_event *e
 	if (is_before(event->op)) {
 		stream->open = grown(stream->open, &stream->open_room, i, sizeof(*stream->open));
 		stream->open[stream->open_count++] =
-			(struct host_open){ event->op, event->first, event->second, event->request };
+			(struct host_open){ event->op, event->first, event->second,
+					    event->request };
 		return i < HOST_NO_SLOT ? (uint16_t)i : HOST_NO_SLOT;
 	}
 	while (i--) {
 		const struct host_open *open = &stream->open[i];
 
-		if (event->op == HOST_REQUEST_FINISH ? open->request == event->request :
-						       open->op + 1 == event->op && open->request == event->request &&
-							       open->first == event->first &&
-							       open->second == event->second) {
+		if (event->op == HOST_REQUEST_FINISH ?
+			    open->request == event->request :
+			    open->op + 1 == event->op && open->request == event->request &&
+				    open->first == event->first && open->second == event->second) {
 			stream->open_count = i;
 			if (event->op != HOST_REQUEST_FINISH)
 				return i < HOST_NO_SLOT ? (uint16_t)i : HOST_NO_SLOT;
@@ -117,18 +118,23 @@ static void add_event(struct host_stream *stream, struct host_event event)
 	stream->pending_reads = 0;
 	if (event.request > stream->last_request)
 		stream->last_request = event.request;
-	stream->events = grown(stream->events, &stream->room, stream->count, sizeof(*stream->events));
+	stream->events =
+		grown(stream->events, &stream->room, stream->count, sizeof(*stream->events));
 	stream->events[stream->count++] = event;
 }
 
-static struct host_detail *add_detailed(struct host_stream *stream, unsigned op, int64_t statement, int64_t request)
+static struct host_detail *add_detailed(struct host_stream *stream, unsigned op, int64_t statement,
+					int64_t request)
 {
 	uint32_t index = (uint32_t)stream->detail_count++;
 
-	stream->details = grown(stream->details, &stream->detail_room, index, sizeof(*stream->details));
+	stream->details =
+		grown(stream->details, &stream->detail_room, index, sizeof(*stream->details));
 	stream->details[index] = (struct host_detail){ 0 };
-	add_event(stream, (struct host_event){
-				  .op = (uint8_t)op, .first = index, .statement = statement, .request = request });
+	add_event(stream, (struct host_event){ .op = (uint8_t)op,
+					       .first = index,
+					       .statement = statement,
+					       .request = request });
 	return &stream->details[index];
 }
 
@@ -148,10 +154,12 @@ static void add_read(struct host_stream *stream)
 /* ---- Text ---- */
 
 static const char *const op_names[HOST_OPS] = {
-	[HOST_DEFINE_STATEMENT] = "S",	   [HOST_DEFINE_CURSOR] = "C",	     [HOST_DEFINE_RECORD_SOURCE] = "R",
-	[HOST_REQUEST_START] = "start",	   [HOST_REQUEST_FINISH] = "finish", [HOST_BEFORE_LINE] = "<L",
-	[HOST_AFTER_LINE] = ">L",	   [HOST_BEFORE_OPEN] = "<O",	     [HOST_AFTER_OPEN] = ">O",
-	[HOST_BEFORE_FETCH] = "<F",	   [HOST_AFTER_FETCH] = ">F",	     [HOST_CLOCK] = "T",
+	[HOST_DEFINE_STATEMENT] = "S",	   [HOST_DEFINE_CURSOR] = "C",
+	[HOST_DEFINE_RECORD_SOURCE] = "R", [HOST_REQUEST_START] = "start",
+	[HOST_REQUEST_FINISH] = "finish",  [HOST_BEFORE_LINE] = "<L",
+	[HOST_AFTER_LINE] = ">L",	   [HOST_BEFORE_OPEN] = "<O",
+	[HOST_AFTER_OPEN] = ">O",	   [HOST_BEFORE_FETCH] = "<F",
+	[HOST_AFTER_FETCH] = ">F",	   [HOST_CLOCK] = "T",
 };
 
 /* Undoes escapes in place; NULL for "-". */
@@ -295,7 +303,8 @@ static void read_start(struct host_stream *stream, struct fields *fields)
 static void read_finish(struct host_stream *stream, struct fields *fields)
 {
 	int64_t id = id_field(fields);
-	struct host_detail *detail = add_detailed(stream, HOST_REQUEST_FINISH, id, id_field(fields));
+	struct host_detail *detail =
+		add_detailed(stream, HOST_REQUEST_FINISH, id, id_field(fields));
 	int64_t elapsed = id_field(fields);
 
 	detail->elapsed = (uint64_t)elapsed;
@@ -365,7 +374,8 @@ bool host_stream_read(struct host_stream *stream, FILE *file, char *error, size_
 		right = read_line(stream, line);
 	}
 	if (!right)
-		snprintf(error, error_size, "line %zu is not an event: see the text format in tests/host.h", number);
+		snprintf(error, error_size,
+			 "line %zu is not an event: see the text format in tests/host.h", number);
 	free(line);
 	flush_reads(stream);
 	return right;
@@ -392,7 +402,8 @@ static void write_text(FILE *file, const char *text, char end)
 	fputc(end, file);
 }
 
-static void write_detailed(FILE *file, const struct host_event *event, const struct host_detail *detail)
+static void write_detailed(FILE *file, const struct host_event *event,
+			   const struct host_detail *detail)
 {
 	switch (event->op) {
 	case HOST_DEFINE_STATEMENT:
@@ -408,12 +419,13 @@ static void write_detailed(FILE *file, const struct host_event *event, const str
 		write_text(file, detail->name, '\n');
 		break;
 	case HOST_DEFINE_RECORD_SOURCE:
-		fprintf(file, " %u %u %u %u ", detail->cursor, detail->id, detail->parent, detail->level);
+		fprintf(file, " %u %u %u %u ", detail->cursor, detail->id, detail->parent,
+			detail->level);
 		write_text(file, detail->text, '\n');
 		break;
 	case HOST_REQUEST_START:
-		fprintf(file, " %" PRId64 " %" PRId64 " %" PRId64 "\n", event->request, detail->other_statement,
-			detail->caller_request);
+		fprintf(file, " %" PRId64 " %" PRId64 " %" PRId64 "\n", event->request,
+			detail->other_statement, detail->caller_request);
 		break;
 	case HOST_REQUEST_FINISH:
 		fprintf(file, " %" PRId64 " %" PRIu64 "\n", event->request, detail->elapsed);
@@ -434,7 +446,8 @@ void host_stream_write(const struct host_stream *stream, FILE *file)
 		if (has_detail(event->op))
 			write_detailed(file, event, &stream->details[event->first]);
 		else
-			fprintf(file, " %" PRId64 " %u %u\n", event->request, event->first, event->second);
+			fprintf(file, " %" PRId64 " %u %u\n", event->request, event->first,
+				event->second);
 	}
 }
 
@@ -498,8 +511,9 @@ void model_clear(struct model *model)
 	}
 }
 
-struct model_statement *model_statement(struct model *model, struct model_statement *parent, const char *type,
-					const char *package, const char *routine, const char *sql)
+struct model_statement *model_statement(struct model *model, struct model_statement *parent,
+					const char *type, const char *package, const char *routine,
+					const char *sql)
 {
 	struct model_statement *statement = no_memory_ends(calloc(1, sizeof(*statement)));
 
@@ -519,8 +533,8 @@ int64_t model_statement_id(const struct model_statement *statement)
 	return statement->id;
 }
 
-void model_cursor(struct model *model, struct model_statement *statement, uint32_t id, const char *name,
-		  uint32_t depth)
+void model_cursor(struct model *model, struct model_statement *statement, uint32_t id,
+		  const char *name, uint32_t depth)
 {
 	struct model_source *cursor = no_memory_ends(calloc(1, sizeof(*cursor)));
 
@@ -558,7 +572,8 @@ static void read_clock(struct model *model)
 static void need_statement(struct model *model, struct model_statement *statement)
 {
 	for (; statement && !statement->defined; statement = statement->parent) {
-		struct host_detail *detail = add_detailed(model->stream, HOST_DEFINE_STATEMENT, statement->id, 0);
+		struct host_detail *detail =
+			add_detailed(model->stream, HOST_DEFINE_STATEMENT, statement->id, 0);
 
 		detail->other_statement = statement->parent ? statement->parent->id : 0;
 		detail->type = copy_of(statement->type);
@@ -576,14 +591,16 @@ static void need_request(struct model *model, struct model_request *request)
 		struct host_detail *detail;
 
 		need_statement(model, request->statement);
-		detail = add_detailed(model->stream, HOST_REQUEST_START, request->statement->id, request->id);
+		detail = add_detailed(model->stream, HOST_REQUEST_START, request->statement->id,
+				      request->id);
 		detail->other_statement = request->caller ? request->caller->statement->id : 0;
 		detail->caller_request = request->caller ? request->caller->id : 0;
 		request->started = true;
 	}
 }
 
-static void send(struct model *model, unsigned op, struct model_request *request, uint32_t first, uint32_t second)
+static void send(struct model *model, unsigned op, struct model_request *request, uint32_t first,
+		 uint32_t second)
 {
 	if (model->paused)
 		return;
@@ -652,8 +669,10 @@ static void need_cursor(struct model *model, struct model_request *request, uint
 	for (uint32_t i = 1; i <= cursor->depth; i++) {
 		char text[64];
 
-		snprintf(text, sizeof(text), "%*s-> Source %u of cursor %u", (int)(i - 1) % 16, "", i, id);
-		detail = add_detailed(model->stream, HOST_DEFINE_RECORD_SOURCE, request->statement->id, 0);
+		snprintf(text, sizeof(text), "%*s-> Source %u of cursor %u", (int)(i - 1) % 16, "",
+			 i, id);
+		detail = add_detailed(model->stream, HOST_DEFINE_RECORD_SOURCE,
+				      request->statement->id, 0);
 		detail->cursor = id;
 		detail->id = i;
 		detail->parent = i - 1;
@@ -741,7 +760,8 @@ void model_unwind(struct model *model, struct model_request *request, uint64_t e
 	if (model->paused)
 		return;
 	need_request(model, request);
-	add_detailed(model->stream, HOST_REQUEST_FINISH, request->statement->id, request->id)->elapsed = elapsed;
+	add_detailed(model->stream, HOST_REQUEST_FINISH, request->statement->id, request->id)
+		->elapsed = elapsed;
 	request->started = false;
 }
 
@@ -764,7 +784,8 @@ static struct model_statement *procedure(struct model *model, const char *packag
 
 static void make_loop(struct model *model, unsigned size)
 {
-	model_enter(model, model_request(model, block(model, "execute block as begin while … end")));
+	model_enter(model,
+		    model_request(model, block(model, "execute block as begin while … end")));
 	for (unsigned round = 0; round < size; round++) {
 		for (unsigned line = 2; line < 12; line++)
 			model_line(model, line, 4 + line % 3);
@@ -774,7 +795,9 @@ static void make_loop(struct model *model, unsigned size)
 
 static void make_calls(struct model *model, unsigned size)
 {
-	enum { DEPTH = 8 };
+	enum {
+		DEPTH = 8
+	};
 	struct model_statement *routines[DEPTH];
 
 	for (unsigned i = 0; i < DEPTH; i++) {
@@ -783,7 +806,10 @@ static void make_calls(struct model *model, unsigned size)
 		snprintf(name, sizeof(name), "P%u", i);
 		routines[i] = procedure(model, i % 2 ? "PKG" : NULL, name);
 	}
-	model_enter(model, model_request(model, block(model, "execute block as begin execute procedure p0; end")));
+	model_enter(
+		model,
+		model_request(model,
+			      block(model, "execute block as begin execute procedure p0; end")));
 	for (unsigned round = 0; round < size; round++) {
 		model_line(model, 2, 5);
 		for (unsigned i = 0; i < DEPTH; i++) {
@@ -820,7 +846,8 @@ static void make_select(struct model *model, unsigned size)
 
 static void make_cursor(struct model *model, unsigned size)
 {
-	struct model_statement *statement = block(model, "execute block as begin for select … do … end");
+	struct model_statement *statement =
+		block(model, "execute block as begin for select … do … end");
 
 	model_cursor(model, statement, 1, "C", 3);
 	model_cursor(model, statement, 2, NULL, 2);
@@ -870,9 +897,12 @@ static void make_exception(struct model *model, unsigned size)
 	struct model_statement *a = procedure(model, NULL, "A"), *b = procedure(model, NULL, "B");
 
 	model_cursor(model, b, 1, "C", 2);
-	model_enter(model, model_request(model, block(model, "execute block as begin … when any do … end")));
+	model_enter(model,
+		    model_request(model,
+				  block(model, "execute block as begin … when any do … end")));
 	for (unsigned round = 0; round < size; round++) {
-		struct model_request *first = model_request(model, a), *second = model_request(model, b);
+		struct model_request *first = model_request(model, a),
+				     *second = model_request(model, b);
 
 		model_line(model, 2, 3);
 		model_enter(model, first);
@@ -932,7 +962,8 @@ static void make_deep(struct model *model, unsigned size)
 /* Paused in the middle of calls and record sources, and resumed in the middle of others. */
 static void make_pause(struct model *model, unsigned size)
 {
-	struct model_statement *outer = block(model, "execute block"), *inner = procedure(model, NULL, "P");
+	struct model_statement *outer = block(model, "execute block"),
+			       *inner = procedure(model, NULL, "P");
 
 	model_cursor(model, outer, 1, "C", 2);
 	model_enter(model, model_request(model, outer));
@@ -957,7 +988,8 @@ static void make_pause(struct model *model, unsigned size)
 
 static void make_execute_statement(struct model *model, unsigned size)
 {
-	struct model_statement *outer = block(model, "execute block as begin execute statement … end");
+	struct model_statement *outer =
+		block(model, "execute block as begin execute statement … end");
 	struct model_statement *inner = block(model, "insert into t values (?)");
 	struct model_statement *trigger = model_statement(model, NULL, "TRIGGER", NULL, "T_BI", "");
 
@@ -1041,14 +1073,17 @@ static void make_long_sql(struct model *model, unsigned size)
 const struct host_stream_kind host_stream_kinds[] = {
 	{ "loop", "ten lines, over and over", make_loop, 10000, NULL },
 	{ "calls", "procedures that call one another, eight deep", make_calls, 1000, NULL },
-	{ "select", "a plan of nine record sources, row by row to the client", make_select, 1000, NULL },
+	{ "select", "a plan of nine record sources, row by row to the client", make_select, 1000,
+	  NULL },
 	{ "cursor", "two cursors in PSQL", make_cursor, 1000, NULL },
 	{ "suspend", "a selectable procedure", make_suspend, 1000, NULL },
-	{ "exception", "calls that end by an exception, some unfinished", make_exception, 600, NULL },
+	{ "exception", "calls that end by an exception, some unfinished", make_exception, 600,
+	  NULL },
 	{ "recursion", "a function that calls itself", make_recursion, 100, NULL },
 	{ "deep", "recursion beyond the frame stack's room", make_deep, 2500, NULL },
 	{ "pause", "paused and resumed in the middle of things", make_pause, 200, NULL },
-	{ "execute-statement", "EXECUTE STATEMENT and a trigger", make_execute_statement, 500, NULL },
+	{ "execute-statement", "EXECUTE STATEMENT and a trigger", make_execute_statement, 500,
+	  NULL },
 	{ "churn", "very many short requests", make_churn, 100000, NULL },
 	{ "eventless", "requests without any event in between", make_eventless, 500, NULL },
 	{ "lines", "a statement of very many lines", make_lines, 3000, NULL },
@@ -1096,8 +1131,8 @@ static const char *get_directory(struct fb_config_manager *config, unsigned code
 	return code == FB_DIR_LOG ? host->log_directory : NULL;
 }
 
-static void register_plugin_factory(struct fb_plugin_manager *manager, unsigned type, const char *name,
-				    struct fb_plugin_factory *factory)
+static void register_plugin_factory(struct fb_plugin_manager *manager, unsigned type,
+				    const char *name, struct fb_plugin_factory *factory)
 {
 	struct host *host = (struct host *)((char *)manager - offsetof(struct host, manager));
 
@@ -1110,26 +1145,31 @@ static void register_plugin_factory(struct fb_plugin_manager *manager, unsigned 
 static void set_errors(struct fb_status *status, const intptr_t *value)
 {
 	struct host_attachment *attachment =
-		(struct host_attachment *)((char *)status - offsetof(struct host_attachment, status));
+		(struct host_attachment *)((char *)status -
+					   offsetof(struct host_attachment, status));
 
 	if (value[0] == FB_ARG_GDS && value[1] == FB_RANDOM && value[2] == FB_ARG_STRING)
-		snprintf(attachment->error, sizeof(attachment->error), "%s", (const char *)value[3]);
+		snprintf(attachment->error, sizeof(attachment->error), "%s",
+			 (const char *)value[3]);
 }
 
 static void init_status(struct fb_status *status)
 {
-	*((struct host_attachment *)((char *)status - offsetof(struct host_attachment, status)))->error = 0;
+	*((struct host_attachment *)((char *)status - offsetof(struct host_attachment, status)))
+		 ->error = 0;
 }
 
 static unsigned get_state(const struct fb_status *status)
 {
 	const struct host_attachment *attachment =
-		(const struct host_attachment *)((const char *)status - offsetof(struct host_attachment, status));
+		(const struct host_attachment *)((const char *)status -
+						 offsetof(struct host_attachment, status));
 
 	return *attachment->error ? FB_STATUS_ERRORS : 0;
 }
 
-static unsigned char *put_item(unsigned char *place, unsigned item, const void *value, unsigned size)
+static unsigned char *put_item(unsigned char *place, unsigned item, const void *value,
+			       unsigned size)
 {
 	*place++ = (unsigned char)item;
 	*place++ = (unsigned char)size;
@@ -1138,7 +1178,8 @@ static unsigned char *put_item(unsigned char *place, unsigned item, const void *
 	return place + size;
 }
 
-static unsigned char *put_strings(unsigned char *place, unsigned item, const char *first, const char *second)
+static unsigned char *put_strings(unsigned char *place, unsigned item, const char *first,
+				  const char *second)
 {
 	unsigned char value[512];
 	unsigned size = 0;
@@ -1154,8 +1195,9 @@ static unsigned char *put_strings(unsigned char *place, unsigned item, const cha
 	return put_item(place, item, value, size);
 }
 
-static void get_info(struct fb_attachment *interface, struct fb_status *status, unsigned items_length,
-		     const unsigned char *items, unsigned buffer_length, unsigned char *buffer)
+static void get_info(struct fb_attachment *interface, struct fb_status *status,
+		     unsigned items_length, const unsigned char *items, unsigned buffer_length,
+		     unsigned char *buffer)
 {
 	struct host_attachment *attachment = (struct host_attachment *)interface;
 	unsigned char *place = buffer, id[8];
@@ -1172,7 +1214,8 @@ static void get_info(struct fb_attachment *interface, struct fb_status *status, 
 			place = put_item(place, items[i], id, sizeof(id));
 			break;
 		case FB_INFO_USERNAME:
-			place = put_item(place, items[i], attachment->user, (unsigned)strlen(attachment->user));
+			place = put_item(place, items[i], attachment->user,
+					 (unsigned)strlen(attachment->user));
 			break;
 		case FB_INFO_DB_ID:
 			place = put_strings(place, items[i], attachment->database, "somewhere");
@@ -1209,13 +1252,17 @@ static plugin_entry *find_entry(const char *library, char *error, size_t error_s
 	return entry;
 }
 
-bool host_open(struct host *host, const char *library, const char *log_directory, char *error, size_t error_size)
+bool host_open(struct host *host, const char *library, const char *log_directory, char *error,
+	       size_t error_size)
 {
-	static const struct fb_master_vtable master_vtable = { .get_plugin_manager = get_plugin_manager,
-							       .get_config_manager = get_config_manager };
-	static const struct fb_plugin_manager_vtable manager_vtable = { .register_plugin_factory =
-										register_plugin_factory };
-	static const struct fb_config_manager_vtable config_vtable = { .get_directory = get_directory };
+	static const struct fb_master_vtable master_vtable = {
+		.get_plugin_manager = get_plugin_manager, .get_config_manager = get_config_manager
+	};
+	static const struct fb_plugin_manager_vtable manager_vtable = {
+		.register_plugin_factory = register_plugin_factory
+	};
+	static const struct fb_config_manager_vtable config_vtable = { .get_directory =
+									       get_directory };
 	plugin_entry *entry = find_entry(library, error, error_size);
 
 	if (!entry)
@@ -1229,7 +1276,8 @@ bool host_open(struct host *host, const char *library, const char *log_directory
 	};
 	entry(&host->master);
 	if (!host->factory)
-		snprintf(error, error_size, "the plugin registered no factory of the name Default_Profiler");
+		snprintf(error, error_size,
+			 "the plugin registered no factory of the name Default_Profiler");
 	return host->factory != NULL;
 }
 
@@ -1277,15 +1325,16 @@ bool host_start(struct host_attachment *attachment, const char *description, con
 	if (attachment->session)
 		host_finish(attachment);
 	if (!attachment->plugin) {
-		attachment->plugin = factory->vtable->create_plugin(factory, &attachment->status, NULL);
+		attachment->plugin =
+			factory->vtable->create_plugin(factory, &attachment->status, NULL);
 		if (!attachment->plugin)
 			return false;
 		attachment->plugin->vtable->set_owner(attachment->plugin, attachment->host);
-		attachment->plugin->vtable->init(attachment->plugin, &attachment->status, &attachment->interface,
-						 1000000000);
+		attachment->plugin->vtable->init(attachment->plugin, &attachment->status,
+						 &attachment->interface, 1000000000);
 	}
-	attachment->session = attachment->plugin->vtable->start_session(attachment->plugin, &attachment->status,
-									description, options, host_now());
+	attachment->session = attachment->plugin->vtable->start_session(
+		attachment->plugin, &attachment->status, description, options, host_now());
 	if (!attachment->session)
 		return false;
 	attachment->flags = attachment->session->vtable->get_flags(attachment->session);
@@ -1302,7 +1351,8 @@ void host_discard(struct host_attachment *attachment)
 void host_finish(struct host_attachment *attachment)
 {
 	if (attachment->session)
-		attachment->session->vtable->finish(attachment->session, &attachment->status, host_now());
+		attachment->session->vtable->finish(attachment->session, &attachment->status,
+						    host_now());
 	host_discard(attachment);
 	if (attachment->plugin)
 		attachment->plugin->vtable->flush(attachment->plugin, &attachment->status);
@@ -1327,7 +1377,9 @@ static uint64_t get_elapsed_ticks(struct fb_profiler_stats *stats)
 	return ((struct stats *)stats)->elapsed;
 }
 
-static const struct fb_profiler_stats_vtable stats_vtable = { .version = 2, .get_elapsed_ticks = get_elapsed_ticks };
+static const struct fb_profiler_stats_vtable stats_vtable = { .version = 2,
+							      .get_elapsed_ticks =
+								      get_elapsed_ticks };
 
 static void define(struct host_attachment *attachment, const struct host_event *event,
 		   const struct host_detail *detail)
@@ -1338,27 +1390,30 @@ static void define(struct host_attachment *attachment, const struct host_event *
 	switch (event->op) {
 	case HOST_DEFINE_STATEMENT:
 		if (attachment->host->has_define_statement2)
-			vtable->define_statement2(session, &attachment->status, event->statement, detail->other_statement,
-						  detail->type, detail->schema, detail->package, detail->name,
+			vtable->define_statement2(session, &attachment->status, event->statement,
+						  detail->other_statement, detail->type,
+						  detail->schema, detail->package, detail->name,
 						  detail->text);
 		else
-			vtable->define_statement(session, &attachment->status, event->statement, detail->other_statement,
-						 detail->type, detail->package, detail->name, detail->text);
+			vtable->define_statement(session, &attachment->status, event->statement,
+						 detail->other_statement, detail->type,
+						 detail->package, detail->name, detail->text);
 		break;
 	case HOST_DEFINE_CURSOR:
-		vtable->define_cursor(session, event->statement, detail->cursor, detail->name, detail->line,
-				      detail->column);
+		vtable->define_cursor(session, event->statement, detail->cursor, detail->name,
+				      detail->line, detail->column);
 		break;
 	case HOST_DEFINE_RECORD_SOURCE:
-		vtable->define_record_source(session, event->statement, detail->cursor, detail->id, detail->level,
-					     detail->text, detail->parent);
+		vtable->define_record_source(session, event->statement, detail->cursor, detail->id,
+					     detail->level, detail->text, detail->parent);
 		break;
 	}
 }
 
 static inline __attribute__((always_inline)) void play_event(struct host_attachment *attachment,
 							     const struct host_stream *stream,
-							     const struct host_event *event, int64_t id_offset)
+							     const struct host_event *event,
+							     int64_t id_offset)
 {
 	struct fb_profiler_session *session = attachment->session;
 	const struct host_detail *detail;
@@ -1388,40 +1443,44 @@ static inline __attribute__((always_inline)) void play_event(struct host_attachm
 	/* The vtable is looked up at each event, as in the engine: it may change. */
 	switch (event->op) {
 	case HOST_BEFORE_LINE:
-		session->vtable->before_psql_line_column(session, event->statement, request, event->first,
-							 event->second);
+		session->vtable->before_psql_line_column(session, event->statement, request,
+							 event->first, event->second);
 		break;
 	case HOST_AFTER_LINE:
-		session->vtable->after_psql_line_column(session, event->statement, request, event->first,
-							event->second, &stats.interface);
+		session->vtable->after_psql_line_column(session, event->statement, request,
+							event->first, event->second,
+							&stats.interface);
 		break;
 	case HOST_BEFORE_OPEN:
-		session->vtable->before_record_source_open(session, event->statement, request, event->first,
-							   event->second);
+		session->vtable->before_record_source_open(session, event->statement, request,
+							   event->first, event->second);
 		break;
 	case HOST_AFTER_OPEN:
-		session->vtable->after_record_source_open(session, event->statement, request, event->first,
-							  event->second, &stats.interface);
+		session->vtable->after_record_source_open(session, event->statement, request,
+							  event->first, event->second,
+							  &stats.interface);
 		break;
 	case HOST_BEFORE_FETCH:
-		session->vtable->before_record_source_get_record(session, event->statement, request, event->first,
-								 event->second);
+		session->vtable->before_record_source_get_record(session, event->statement, request,
+								 event->first, event->second);
 		break;
 	case HOST_AFTER_FETCH:
-		session->vtable->after_record_source_get_record(session, event->statement, request, event->first,
-								event->second, &stats.interface);
+		session->vtable->after_record_source_get_record(session, event->statement, request,
+								event->first, event->second,
+								&stats.interface);
 		break;
 	case HOST_REQUEST_START:
 		detail = &stream->details[event->first];
-		session->vtable->on_request_start(session, &attachment->status, event->statement, request,
-						  detail->other_statement,
-						  detail->caller_request ? detail->caller_request + id_offset : 0,
-						  host_now());
+		session->vtable->on_request_start(
+			session, &attachment->status, event->statement, request,
+			detail->other_statement,
+			detail->caller_request ? detail->caller_request + id_offset : 0,
+			host_now());
 		break;
 	case HOST_REQUEST_FINISH:
 		stats.elapsed = stream->details[event->first].elapsed;
-		session->vtable->on_request_finish(session, &attachment->status, event->statement, request, host_now(),
-						   &stats.interface);
+		session->vtable->on_request_finish(session, &attachment->status, event->statement,
+						   request, host_now(), &stats.interface);
 		break;
 	case HOST_CLOCK:
 		break;
@@ -1431,8 +1490,8 @@ static inline __attribute__((always_inline)) void play_event(struct host_attachm
 	}
 }
 
-void host_play(struct host_attachment *attachment, const struct host_stream *stream, size_t from, size_t to,
-	       unsigned round)
+void host_play(struct host_attachment *attachment, const struct host_stream *stream, size_t from,
+	       size_t to, unsigned round)
 {
 	int64_t id_offset = stream->last_request * round;
 
@@ -1442,8 +1501,8 @@ void host_play(struct host_attachment *attachment, const struct host_stream *str
 		play_event(attachment, stream, &stream->events[i], id_offset);
 }
 
-void host_play_checking_errno(struct host_attachment *attachment, const struct host_stream *stream, size_t from,
-			      size_t to, unsigned round)
+void host_play_checking_errno(struct host_attachment *attachment, const struct host_stream *stream,
+			      size_t from, size_t to, unsigned round)
 {
 	const int sentinel = 12345;
 	int64_t id_offset = stream->last_request * round;

@@ -52,10 +52,12 @@ enum host_op {
 #define HOST_NO_SLOT UINT16_MAX
 
 struct host_event {
-	uint8_t op;	/* enum host_op */
-	uint8_t reads;	/* how often the engine reads its clock before it */
-	uint16_t slot;	/* before and after: where the time in between is kept; HOST_NO_SLOT: nowhere */
-	uint32_t first; /* line or cursor id; definitions, start and finish: index of their detail */
+	uint8_t op;    /* enum host_op */
+	uint8_t reads; /* how often the engine reads its clock before it */
+	uint16_t
+		slot; /* before and after: where the time in between is kept; HOST_NO_SLOT: nowhere */
+	uint32_t
+		first; /* line or cursor id; definitions, start and finish: index of their detail */
 	uint32_t second; /* column or record source id */
 	int64_t statement, request;
 };
@@ -112,13 +114,14 @@ struct model {
 void model_init(struct model *model, struct host_stream *stream);
 void model_clear(struct model *model);
 
-struct model_statement *model_statement(struct model *model, struct model_statement *parent, const char *type,
-					const char *package, const char *routine, const char *sql);
+struct model_statement *model_statement(struct model *model, struct model_statement *parent,
+					const char *type, const char *package, const char *routine,
+					const char *sql);
 int64_t model_statement_id(const struct model_statement *statement);
 
 /* A cursor with a plan of `depth` record sources, each the parent of the next; ids 1 to `depth`. */
-void model_cursor(struct model *model, struct model_statement *statement, uint32_t id, const char *name,
-		  uint32_t depth);
+void model_cursor(struct model *model, struct model_statement *statement, uint32_t id,
+		  const char *name, uint32_t depth);
 
 struct model_request *model_request(struct model *model, struct model_statement *statement);
 int64_t model_request_id(const struct model_request *request);
@@ -194,7 +197,8 @@ struct host_attachment {
 };
 
 /* `library` NULL: the plugin linked into this program; else a module to dlopen. */
-bool host_open(struct host *host, const char *library, const char *log_directory, char *error, size_t error_size);
+bool host_open(struct host *host, const char *library, const char *log_directory, char *error,
+	       size_t error_size);
 
 void host_attach(struct host *host, struct host_attachment *attachment, int64_t id);
 /* Releases the plugin; disposes of a session that is still there, as a detach does. */
@@ -210,10 +214,10 @@ void host_discard(struct host_attachment *attachment);
  * Plays the events from `from` up to, not including, `to` (SIZE_MAX: all).  In rounds above 0 the
  * statements are already defined, and requests have other ids.
  */
-void host_play(struct host_attachment *attachment, const struct host_stream *stream, size_t from, size_t to,
-	       unsigned round);
-void host_play_checking_errno(struct host_attachment *attachment, const struct host_stream *stream, size_t from,
-			      size_t to, unsigned round);
+void host_play(struct host_attachment *attachment, const struct host_stream *stream, size_t from,
+	       size_t to, unsigned round);
+void host_play_checking_errno(struct host_attachment *attachment, const struct host_stream *stream,
+			      size_t from, size_t to, unsigned round);
 
 struct fb_timestamp_tz host_now(void);
 

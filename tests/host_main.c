@@ -53,12 +53,18 @@ static bool set_number(unsigned *number, const char *text)
 static bool parse(struct settings *settings, int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "library", required_argument, NULL, 'l' },   { "options", required_argument, NULL, 'o' },
-		{ "stream", required_argument, NULL, 's' },    { "log-directory", required_argument, NULL, 'd' },
-		{ "repeat", required_argument, NULL, 'r' },    { "size", required_argument, NULL, 'n' },
-		{ "threads", required_argument, NULL, 't' },   { "sessions", required_argument, NULL, 'S' },
-		{ "interface", required_argument, NULL, 'i' }, { "list", no_argument, NULL, 'L' },
-		{ "write", no_argument, NULL, 'w' },	       { NULL, 0, NULL, 0 },
+		{ "library", required_argument, NULL, 'l' },
+		{ "options", required_argument, NULL, 'o' },
+		{ "stream", required_argument, NULL, 's' },
+		{ "log-directory", required_argument, NULL, 'd' },
+		{ "repeat", required_argument, NULL, 'r' },
+		{ "size", required_argument, NULL, 'n' },
+		{ "threads", required_argument, NULL, 't' },
+		{ "sessions", required_argument, NULL, 'S' },
+		{ "interface", required_argument, NULL, 'i' },
+		{ "list", no_argument, NULL, 'L' },
+		{ "write", no_argument, NULL, 'w' },
+		{ NULL, 0, NULL, 0 },
 	};
 	bool right = true;
 	int option;
@@ -84,7 +90,8 @@ static bool parse(struct settings *settings, int argc, char **argv)
 			right = set_number(&settings->size, optarg);
 			break;
 		case 't':
-			right = set_number(&settings->threads, optarg) && settings->threads <= MAX_THREADS;
+			right = set_number(&settings->threads, optarg) &&
+				settings->threads <= MAX_THREADS;
 			break;
 		case 'S':
 			right = set_number(&settings->sessions, optarg);
@@ -124,8 +131,8 @@ static struct host_stream *load(const struct settings *settings)
 		return stream;
 	file = strcmp(settings->stream, "-") ? fopen(settings->stream, "re") : stdin;
 	if (!file) {
-		fprintf(stderr, "fbprof-host: %s: %s; --list shows the streams that need no file\n", settings->stream,
-			strerror(errno));
+		fprintf(stderr, "fbprof-host: %s: %s; --list shows the streams that need no file\n",
+			settings->stream, strerror(errno));
 		return NULL;
 	}
 	stream = host_stream_new();
@@ -191,8 +198,8 @@ static int run(const struct settings *settings, const struct host_stream *stream
 		}
 	}
 	if (!result)
-		printf("%" PRIu64 " events\n",
-		       (uint64_t)stream->count * settings->repeat * settings->sessions * settings->threads);
+		printf("%" PRIu64 " events\n", (uint64_t)stream->count * settings->repeat *
+						       settings->sessions * settings->threads);
 	return result;
 }
 

@@ -21,8 +21,9 @@ static void *add_item(void *array, size_t *count, size_t *room, size_t item_size
 }
 
 /* A new item, all zeros, at the end of the array `name` of `owner`. */
-#define ADD(owner, name)                                                                                        \
-	((owner)->name = add_item((owner)->name, &(owner)->name##_count, &(owner)->name##_room, sizeof(*(owner)->name)), \
+#define ADD(owner, name)                                                                        \
+	((owner)->name = add_item((owner)->name, &(owner)->name##_count, &(owner)->name##_room, \
+				  sizeof(*(owner)->name)),                                      \
 	 &(owner)->name[(owner)->name##_count - 1])
 
 static char *text_of(struct log_string string)
@@ -45,7 +46,8 @@ static struct image_session *session_at(struct log_image *image, uint32_t number
 
 /* ---- What the reader calls ---- */
 
-static void on_execution(struct log_image *image, uint32_t number, const struct log_execution *execution, bool record)
+static void on_execution(struct log_image *image, uint32_t number,
+			 const struct log_execution *execution, bool record)
 {
 	struct image_execution *copy = ADD(session_at(image, number), executions);
 	size_t size = execution->cell_count * sizeof(*execution->cells);
@@ -111,7 +113,8 @@ static void on_session_end(void *data, uint32_t number, uint64_t reason, int64_t
 	session->end_time = time;
 }
 
-static void on_text(void *data, uint32_t number, uint32_t id, uint64_t to_come, struct log_string part)
+static void on_text(void *data, uint32_t number, uint32_t id, uint64_t to_come,
+		    struct log_string part)
 {
 	struct image_session *session = session_at(data, number);
 	struct image_text *text = (struct image_text *)image_text(session, id);
@@ -263,7 +266,8 @@ const struct image_node *image_node(const struct image_session *session, uint32_
 /* Statements are numbered in the order of their definition. */
 static int64_t statement_id(const struct image_session *session, uint32_t index)
 {
-	if (index && index <= session->statements_count && session->statements[index - 1].index == index)
+	if (index && index <= session->statements_count &&
+	    session->statements[index - 1].index == index)
 		return session->statements[index - 1].id;
 	ck_abort_msg("statement index %u is not defined", index);
 	return 0;
@@ -294,24 +298,25 @@ static struct meaning *meanings_of(const struct image_session *session, size_t *
 	for (size_t i = 0; i < session->lines_count; i++) {
 		const struct log_line *line = &session->lines[i];
 
-		meanings[count++] =
-			(struct meaning){ line->statement, line->cell, COUNT_LINE, line->line, line->column };
+		meanings[count++] = (struct meaning){ line->statement, line->cell, COUNT_LINE,
+						      line->line, line->column };
 	}
 	for (size_t i = 0; i < session->sources_count; i++) {
 		const struct log_record_source *source = &session->sources[i];
 
-		meanings[count++] = (struct meaning){ source->statement, source->cell, COUNT_OPEN, source->cursor_id,
-						      source->id };
-		meanings[count++] = (struct meaning){ source->statement, source->cell + 1, COUNT_FETCH,
+		meanings[count++] = (struct meaning){ source->statement, source->cell, COUNT_OPEN,
 						      source->cursor_id, source->id };
+		meanings[count++] = (struct meaning){ source->statement, source->cell + 1,
+						      COUNT_FETCH, source->cursor_id, source->id };
 	}
 	qsort(meanings, count, sizeof(*meanings), compare_meanings);
 	*number = count;
 	return meanings;
 }
 
-static struct count count_of(const struct image_session *session, const struct meaning *meanings, size_t number,
-			     const struct log_execution *execution, const struct log_cell *cell)
+static struct count count_of(const struct image_session *session, const struct meaning *meanings,
+			     size_t number, const struct log_execution *execution,
+			     const struct log_cell *cell)
 {
 	struct meaning key = { .statement = execution->statement, .cell = cell->cell };
 	const struct meaning *meaning;
@@ -324,7 +329,8 @@ static struct count count_of(const struct image_session *session, const struct m
 		return count;
 	}
 	meaning = bsearch(&key, meanings, number, sizeof(*meanings), compare_meanings);
-	ck_assert_msg(meaning != NULL, "cell %u of statement %u is not defined", cell->cell, execution->statement);
+	ck_assert_msg(meaning != NULL, "cell %u of statement %u is not defined", cell->cell,
+		      execution->statement);
 	count.kind = meaning->kind;
 	count.first = meaning->first;
 	count.second = meaning->second;
@@ -387,7 +393,8 @@ struct count *image_counts(const struct image_session *session, size_t *number)
 
 		/* A request's record replaces its blocks. */
 		if (!execution->record && execution->is.serial &&
-		    bsearch(&execution->is.serial, finished, finished_count, sizeof(*finished), compare_serials))
+		    bsearch(&execution->is.serial, finished, finished_count, sizeof(*finished),
+			    compare_serials))
 			continue;
 		for (size_t c = 0; c < execution->is.cell_count; c++)
 			counts[count++] = count_of(session, meanings, meaning_count, &execution->is,
@@ -401,9 +408,11 @@ struct count *image_counts(const struct image_session *session, size_t *number)
 
 /* ---- The call tree ---- */
 
-static void put_node(const struct image_session *session, const struct image_node *node, char *text, size_t size)
+static void put_node(const struct image_session *session, const struct image_node *node, char *text,
+		     size_t size)
 {
-	uint32_t kind = node->is.position >> LOG_NODE_CELL_BITS, cell = node->is.position & LOG_NODE_CELL_MASK;
+	uint32_t kind = node->is.position >> LOG_NODE_CELL_BITS,
+		 cell = node->is.position & LOG_NODE_CELL_MASK;
 	long long id = statement_id(session, node->is.statement);
 
 	if (kind == LOG_NODE_REQUEST) {
@@ -419,13 +428,15 @@ static void put_node(const struct image_session *session, const struct image_nod
 	for (size_t i = 0; kind == LOG_NODE_RECORD_SOURCE && i < session->sources_count; i++) {
 		const struct log_record_source *source = &session->sources[i];
 
-		if (source->statement == node->is.statement && (source->cell == cell || source->cell + 1 == cell))
-			snprintf(text, size, "%c%u.%u", source->cell == cell ? 'o' : 'f', source->cursor_id, source->id);
+		if (source->statement == node->is.statement &&
+		    (source->cell == cell || source->cell + 1 == cell))
+			snprintf(text, size, "%c%u.%u", source->cell == cell ? 'o' : 'f',
+				 source->cursor_id, source->id);
 	}
 }
 
-static void path_of(const struct image_session *session, const struct image_node *node, unsigned depth, char *text,
-		    size_t size)
+static void path_of(const struct image_session *session, const struct image_node *node,
+		    unsigned depth, char *text, size_t size)
 {
 	char own[64] = "?";
 	size_t used;
@@ -434,7 +445,8 @@ static void path_of(const struct image_session *session, const struct image_node
 	if (node->is.parent) {
 		const struct image_node *parent = image_node(session, node->is.parent);
 
-		ck_assert_msg(parent != NULL, "node %u has no parent %u", node->id, node->is.parent);
+		ck_assert_msg(parent != NULL, "node %u has no parent %u", node->id,
+			      node->is.parent);
 		if (depth < IMAGE_PATH_NODES)
 			path_of(session, parent, depth + 1, text, size);
 		else
@@ -445,7 +457,8 @@ static void path_of(const struct image_session *session, const struct image_node
 	snprintf(text + used, size - used, "%s%s", used && *own != ':' ? " " : "", own);
 }
 
-void image_path(const struct image_session *session, const struct image_node *node, char *text, size_t size)
+void image_path(const struct image_session *session, const struct image_node *node, char *text,
+		size_t size)
 {
 	path_of(session, node, 0, text, size);
 }

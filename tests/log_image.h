@@ -73,13 +73,19 @@ const struct image_statement *image_statement(const struct image_session *sessio
 const struct image_text *image_text(const struct image_session *session, uint32_t id);
 const struct image_node *image_node(const struct image_session *session, uint32_t id);
 
-enum count_kind { COUNT_FINISHED, COUNT_UNSAMPLED, COUNT_LINE, COUNT_OPEN, COUNT_FETCH };
+enum count_kind {
+	COUNT_FINISHED,
+	COUNT_UNSAMPLED,
+	COUNT_LINE,
+	COUNT_OPEN,
+	COUNT_FETCH
+};
 
 /* How often something happened, in terms of the engine's ids. */
 struct count {
 	int64_t statement;
-	int64_t request; /* 0: all of the statement's */
-	uint32_t kind;	 /* enum count_kind */
+	int64_t request;	/* 0: all of the statement's */
+	uint32_t kind;		/* enum count_kind */
 	uint32_t first, second; /* line and column, or cursor and record source */
 	uint64_t value;
 };
@@ -95,6 +101,7 @@ size_t counts_sum_up(struct count *counts, size_t number);
  * long paths only the innermost IMAGE_PATH_NODES, after "...".
  */
 #define IMAGE_PATH_NODES 40u
-void image_path(const struct image_session *session, const struct image_node *node, char *text, size_t size);
+void image_path(const struct image_session *session, const struct image_node *node, char *text,
+		size_t size);
 
 #endif

@@ -20,7 +20,8 @@ void scratch_make(void)
 {
 	const char *temporary = getenv("TMPDIR");
 
-	snprintf(scratch, sizeof(scratch), "%.3000s/fbprof-test-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+	snprintf(scratch, sizeof(scratch), "%.3000s/fbprof-test-XXXXXX",
+		 temporary && *temporary ? temporary : "/tmp");
 	ck_assert_msg(mkdtemp(scratch) != NULL, "no directory %s", scratch);
 	setenv("FBPROF_DIR", scratch, 1);
 	unsetenv("FBPROF_OPTIONS");

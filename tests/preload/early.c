@@ -18,7 +18,8 @@ __attribute__((constructor)) static void look_around(void)
 	void *missing = dlopen("no-such-library.so", RTLD_NOW);
 	const char *error = dlerror();
 
-	snprintf(early_report, sizeof(early_report), "raw %d %d, monotonic %d %d, self %d, libc %d, missing %d: %s",
-		 raw_result, raw.tv_nsec >= 0, monotonic_result, monotonic.tv_nsec >= 0, self != NULL, libc != NULL,
-		 missing != NULL, error ? error : "no error");
+	snprintf(early_report, sizeof(early_report),
+		 "raw %d %d, monotonic %d %d, self %d, libc %d, missing %d: %s", raw_result,
+		 raw.tv_nsec >= 0, monotonic_result, monotonic.tv_nsec >= 0, self != NULL,
+		 libc != NULL, missing != NULL, error ? error : "no error");
 }

@@ -48,7 +48,9 @@ static void say_origin(const char *what, void *handle, const char *symbol)
 	else if (!address || !dladdr(address, &info))
 		printf("%s: %s not found\n", what, symbol);
 	else
-		printf("%s: %s\n", what, strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 : info.dli_fname);
+		printf("%s: %s\n", what,
+		       strrchr(info.dli_fname, '/') ? strrchr(info.dli_fname, '/') + 1 :
+						      info.dli_fname);
 }
 
 static void *sibling_of(void *opener, int mode)
@@ -140,14 +142,15 @@ static void probe_clocks(void)
 	clock_gettime(CLOCK_MONOTONIC_RAW, &before);
 	usleep(2000);
 	clock_gettime(CLOCK_MONOTONIC_RAW, &after);
-	printf("goes on: %d\n", after.tv_sec > before.tv_sec || after.tv_nsec > before.tv_nsec + 1000000);
+	printf("goes on: %d\n",
+	       after.tv_sec > before.tv_sec || after.tv_nsec > before.tv_nsec + 1000000);
 }
 
 static void probe_profiler(void)
 {
-	static const char *const names[] = { "libDefault_Profiler.so", "Default_Profiler.so", "libDefault_Profiler",
-					     "libDefault_Profiler.so.1", "libDefault_Profiler2.so",
-					     "xlibDefault_Profiler.so" };
+	static const char *const names[] = { "libDefault_Profiler.so",	"Default_Profiler.so",
+					     "libDefault_Profiler",	"libDefault_Profiler.so.1",
+					     "libDefault_Profiler2.so", "xlibDefault_Profiler.so" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		void *handle = open_module(names[i], RTLD_NOW);
@@ -155,7 +158,9 @@ static void probe_profiler(void)
 		Dl_info info;
 
 		printf("%s: %s\n", names[i],
-		       !entry ? "none" : dladdr(entry, &info) ? strrchr(info.dli_fname, '/') + 1 : "unknown");
+		       !entry		    ? "none" :
+		       dladdr(entry, &info) ? strrchr(info.dli_fname, '/') + 1 :
+					      "unknown");
 		if (handle)
 			dlclose(handle);
 	}
@@ -195,7 +200,8 @@ static void *read_clock(void *unused)
 		struct timespec now;
 
 		clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-		if (now.tv_sec < last.tv_sec || (now.tv_sec == last.tv_sec && now.tv_nsec < last.tv_nsec))
+		if (now.tv_sec < last.tv_sec ||
+		    (now.tv_sec == last.tv_sec && now.tv_nsec < last.tv_nsec))
 			atomic_fetch_add(&wrong, 1);
 		last = now;
 	}
@@ -248,9 +254,10 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*probe)(void);
 	} probes[] = {
-		{ "sibling", probe_sibling },	{ "missing", probe_missing }, { "self", probe_self },
-		{ "namespace", probe_namespace }, { "clocks", probe_clocks },	{ "profiler", probe_profiler },
-		{ "signals", probe_signals },	{ "others", probe_others },
+		{ "sibling", probe_sibling }, { "missing", probe_missing },
+		{ "self", probe_self },	      { "namespace", probe_namespace },
+		{ "clocks", probe_clocks },   { "profiler", probe_profiler },
+		{ "signals", probe_signals }, { "others", probe_others },
 	};
 
 	if (argc != 3)

@@ -36,7 +36,8 @@ static void run(char *text, size_t size, const char *what, const char *first, co
 	pid_t child;
 
 	snprintf(probe, sizeof(probe), "%s/../probe", modules);
-	snprintf(preload, sizeof(preload), "%s%s%s", first ? first : "", second ? ":" : "", second ? second : "");
+	snprintf(preload, sizeof(preload), "%s%s%s", first ? first : "", second ? ":" : "",
+		 second ? second : "");
 	ck_assert_int_eq(pipe(ends), 0);
 	child = fork();
 	if (!child) {
@@ -56,12 +57,13 @@ static void run(char *text, size_t size, const char *what, const char *first, co
 	text[used] = 0;
 	close(ends[0]);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "probe %s with %s: status %x\n%s", what, preload, status,
-		      text);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "probe %s with %s: status %x\n%s",
+		      what, preload, status, text);
 	ck_assert_msg(used > 0, "probe %s said nothing", what);
 }
 
-static const char *const probes[] = { "sibling", "missing", "self", "namespace", "clocks", "signals", "others" };
+static const char *const probes[] = { "sibling", "missing", "self",  "namespace",
+				      "clocks",	 "signals", "others" };
 #define PROBES ((int)(sizeof(probes) / sizeof(*probes)))
 
 /* The same with ours, alone and in both orders with each of the others. */
@@ -91,15 +93,19 @@ START_TEST(probes_work)
 
 	run(text, sizeof(text), "sibling", NULL, NULL);
 	ck_assert_msg(strstr(text, "its sibling: sibling.so") != NULL, "%s", text);
-	ck_assert_msg(strstr(text, "from the program: sibling.so: cannot open") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "from the program: sibling.so: cannot open") != NULL, "%s",
+		      text);
 	run(text, sizeof(text), "namespace", library, NULL);
 	ck_assert_msg(strstr(text, "same namespace: 1, a new one: 1") != NULL, "%s", text);
 	ck_assert_msg(strstr(text, "not in ours: 1") != NULL, "%s", text);
 	run(text, sizeof(text), "others", library, module("interposer.so"));
 	ck_assert_msg(strstr(text, "dlopen 1\nclock_gettime 2\n") != NULL, "%s", text);
 	run(text, sizeof(text), "others", library, module("early.so"));
-	ck_assert_msg(strstr(text, "raw 0 1, monotonic 0 1, self 1, libc 1, missing 0: no-such-library.so: cannot") != NULL,
-		      "%s", text);
+	ck_assert_msg(
+		strstr(text,
+		       "raw 0 1, monotonic 0 1, self 1, libc 1, missing 0: no-such-library.so: cannot") !=
+			NULL,
+		"%s", text);
 }
 END_TEST
 

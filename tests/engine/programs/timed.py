@@ -71,7 +71,7 @@ begin
 end"""
 
 
-def two_loops(first: int, second: int) -> str:
+def two_loops(first: int, second: int, turns: int) -> str:
     """Equal loops on lines 9 to 10 and 11 to 12, so that their events are equally dense. They take turns, so that
     what else the machine does falls on both alike."""
     return f"""execute block as
@@ -79,7 +79,7 @@ def two_loops(first: int, second: int) -> str:
   declare j integer;
   declare turn integer = 0;
 begin
-  while (turn < 30) do
+  while (turn < {turns}) do
   begin
     i = 0; j = 0; turn = turn + 1;
     while (i < {first}) do
@@ -92,19 +92,24 @@ end"""
 
 TEXTS = {'psql_loop': PSQL_LOOP, 'cross_join': CROSS_JOIN, 'cursor_loop': CURSOR_LOOP, 'procedure_calls': CALLS,
          'sleeping_client': IN_PIECES, 'failing_then_idle': FAILING,
-         'two_loops': two_loops(150000, 50000)}
-LOOPS_ALONE = two_loops(150000, 0), two_loops(0, 50000)
+         'two_loops': two_loops(150000, 50000, 30)}
+LOOPS_ALONE = two_loops(150000, 0, 1), two_loops(0, 50000, 1)
 
 
 def time_alone(client: Client) -> list[float]:
-    """How long each of the two loops takes by itself, unprofiled: the best of some alternating runs."""
+    """How long one turn of each of the two loops takes by itself, unprofiled: the best of many, in alternation."""
+    cursor = client.connection.cursor()
+    statements = [cursor.prepare(text) for text in LOOPS_ALONE]
     best = [float('inf')] * 2
-    for _ in range(5):
-        for loop, text in enumerate(LOOPS_ALONE):
+    for _ in range(40):
+        for loop, statement in enumerate(statements):
             watch = Stopwatch()
             with watch:
-                client.run(text)
+                cursor.execute(statement)
             best[loop] = min(best[loop], watch.elapsed)
+    cursor.close()
+    for statement in statements:
+        statement.free()
     return best
 
 
