@@ -69,10 +69,22 @@ typedef int clock_function(clockid_t id, struct timespec *time);
 void clock_expect_pair(void);
 
 /*
- * Answer CLOCK_MONOTONIC_RAW; `real` is the real clock.  Async-signal-safe.  The first is for a thread
- * whose clock_thread.stack is set, the second for other threads of a process that has a session.
+ * CLOCK_MONOTONIC_RAW for a thread whose clock_thread.stack is set, and for other threads of a process
+ * that has a session.
  */
 int clock_read(struct timespec *time, clock_function *real);
 int clock_read_outside(struct timespec *time, clock_function *real);
+
+/* clock_gettime(), with the real one at hand.  Async-signal-safe. */
+static inline int clock_answer(clockid_t id, struct timespec *time, clock_function *real)
+{
+	if (__builtin_expect(id == CLOCK_MONOTONIC_RAW, 0)) {
+		if (clock_thread.stack)
+			return clock_read(time, real);
+		if (atomic_load_explicit(&sampler_targets, memory_order_relaxed))
+			return clock_read_outside(time, real);
+	}
+	return real(id, time);
+}
 
 #endif

@@ -103,13 +103,5 @@ EXPORT void *dlopen(const char *file, int mode)
 
 EXPORT int clock_gettime(clockid_t id, struct timespec *time)
 {
-	clock_function *real = atomic_load_explicit(&real_clock_gettime, memory_order_relaxed);
-
-	if (__builtin_expect(id == CLOCK_MONOTONIC_RAW, 0)) {
-		if (clock_thread.stack)
-			return clock_read(time, real);
-		if (atomic_load_explicit(&sampler_targets, memory_order_relaxed))
-			return clock_read_outside(time, real);
-	}
-	return real(id, time);
+	return clock_answer(id, time, atomic_load_explicit(&real_clock_gettime, memory_order_relaxed));
 }

@@ -420,10 +420,7 @@ static uint64_t ask(uint64_t *wrong)
 {
 	struct timespec time;
 
-	if (clock_is_wanted())
-		clock_read(&time, clock_gettime);
-	else
-		clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	clock_answer(CLOCK_MONOTONIC_RAW, &time, clock_gettime);
 	*wrong += time.tv_nsec < 0 || time.tv_nsec > 999999999;
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }

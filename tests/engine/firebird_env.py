@@ -21,7 +21,6 @@ PROGRAMS = HERE / 'programs'
 
 FIREBIRD = Path(os.environ.get('FBPROF_FIREBIRD') or REPOSITORY / 'build/firebird/5.0.4').resolve()
 DIST = Path(os.environ.get('FBPROF_DIST') or REPOSITORY / 'build/dist').resolve()
-OBJ = Path(os.environ.get('FBPROF_OBJ') or REPOSITORY / 'build/obj').resolve()
 SCRATCH = Path(os.environ.get('FBPROF_TEST_TMP') or REPOSITORY / 'build/test-tmp').resolve()
 
 LIBFBPROF = DIST / 'lib/libfbprof.so'
@@ -333,7 +332,7 @@ class Server:
     def check_log(self) -> None:
         """Nothing in firebird.log or on the server's output speaks of a crash or of an error of the profiler."""
         text = firebird_log(self.root) + self.printed()
-        for sign in ('terminated abnormally', 'consistency check', 'Fatal', 'Profiler', 'rror in profiler', 'Sanitizer'):
+        for sign in ('terminated abnormally', 'consistency check', 'Fatal', 'Profiler', 'in profiler', 'Sanitizer'):
             assert sign not in text, f'{sign}:\n{text}'
 
     def stop(self) -> None:

@@ -220,9 +220,8 @@ def without_ends_of_commands(tables: Tables) -> Tables:
             requests.append(row)
         elif (row['profile_id'], row['statement_id'], row['request_id']) in counted:
             requests.append(row | {'finish_timestamp': None})
-    kept = {(row['profile_id'], row['statement_id']) for row in requests}
-    statements = [row for row in tables['statements']
-                  if (row['profile_id'], row['statement_id']) in kept or (row['profile_id'], row['statement_id']) not in own]
+    dropped = own - {(row['profile_id'], row['statement_id']) for row in requests}
+    statements = [row for row in tables['statements'] if (row['profile_id'], row['statement_id']) not in dropped]
     return tables | {'requests': requests, 'statements': statements}
 
 

@@ -32,7 +32,7 @@ QUERIES = [
     'select count(*) from heap h join heap g on g.b = h.b',
     'execute block returns (n integer) as\ndeclare x integer;\nbegin\n  n = 0;\n  while (n < 300) do\n  begin\n'
     '    n = n + 1;\n    x = n * 2;\n  end\n  suspend;\nend',
-    "execute block returns (n integer) as\nbegin\n  n = 1;\n  begin\n    exception oops;\n  when any do\n    n = 2;\n  end\n"
-    '  suspend;\nend',
+    'execute block returns (n integer) as\nbegin\n  n = 1;\n  begin\n    exception oops;\n  when any do\n    n = 2;\n'
+    '  end\n  suspend;\nend',
     'select first 7 id, name from emp order by name desc',
 ]

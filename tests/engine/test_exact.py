@@ -192,7 +192,8 @@ TAMPERINGS = {
     'a line': lambda tables: tables['psql_stats'][0].update(line_num=99),
     'a lost row': lambda tables: tables['psql_stats'].pop(),
     'a row twice': lambda tables: tables['psql_stats'].append(tables['psql_stats'][0]),
-    'a routine': lambda tables: next(row for row in tables['statements'] if row['routine_name']).update(routine_name='X'),
+    'a routine': lambda tables: next(row for row in tables['statements'] if row['routine_name'])
+                                .update(routine_name='X'),
     'a text': lambda tables: next(row for row in tables['statements'] if row['sql_text']).update(sql_text='select'),
     'an access path': lambda tables: tables['record_sources'][0].update(access_path='-> Table'),
     'a parent': lambda tables: tables['record_sources'][-1].update(parent_record_source_id=None),

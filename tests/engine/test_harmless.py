@@ -200,7 +200,7 @@ def test_full_filesystem(scratch, database, root, profiler, tiny_filesystem, siz
                    env.environment(root, preload=profiler, log_dir=log_dir))
     answers = json.loads(done.stdout)
     check_survived(answers, expected, log_dir)
-    # The engine hasn't made a firebird.log here, so that stderr is the place; a session that can't start says it itself.
+    # The engine hasn't made a firebird.log here, so stderr is the place. A session that can't start says it itself.
     said = [line for line in (env.firebird_log(root) + done.stderr).splitlines() if 'fbprof: ' in line]
     assert said or all('error' in answer for answer in answers), 'nobody was told that recording has ended'
     assert len(said) <= 2, said

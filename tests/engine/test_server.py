@@ -13,7 +13,7 @@ import pytest
 
 import firebird_env as env
 import prof_tables
-from server_queries import QUERIES, SETUP
+from server_queries import SETUP
 
 ATTACHMENTS = 16
 SESSIONS = 200

@@ -583,7 +583,8 @@ def database_triggers(c):
 @workload("""
 create table parent (id integer not null primary key, v integer check (v < 1000))
 ^
-create table child (id integer not null primary key, parent_id integer references parent on delete cascade on update cascade,
+create table child (id integer not null primary key,
+  parent_id integer references parent on delete cascade on update cascade,
   doubled computed by (parent_id * 2))
 ^
 insert into parent select n, n from num where n < 20
@@ -1285,8 +1286,8 @@ def recursive_cte(c):
 def window_functions(c):
     c.run('select id, sum(salary) over (partition by grade order by id), rank() over (order by salary desc)'
           ' from emp where id < 50')
-    c.run('select a, lag(a) over (order by a), first_value(b) over (partition by c order by a), ntile(4) over (order by a)'
-          ' from heap where a < 60')
+    c.run('select a, lag(a) over (order by a), first_value(b) over (partition by c order by a),'
+          ' ntile(4) over (order by a) from heap where a < 60')
     c.run('select id, avg(salary) over (order by id rows between 2 preceding and 2 following) from emp where id < 20')
 
 
@@ -1300,10 +1301,12 @@ def first_skip_rows_offset(c):
 
 @workload()
 def derived_and_lateral_tables(c):
-    c.run('select t.grade, t.total from (select grade, sum(salary) total from emp group by grade) t where t.total > 100')
+    c.run('select t.grade, t.total from (select grade, sum(salary) total from emp group by grade) t'
+          ' where t.total > 100')
     c.run('select d.id, x.best from dept d cross join lateral'
           ' (select max(salary) best from emp e where e.dept_id = d.id) x')
-    c.run('with t as (select id, grade from emp where grade > 2) select count(*) from t a join t b on b.grade = a.grade')
+    c.run('with t as (select id, grade from emp where grade > 2)'
+          ' select count(*) from t a join t b on b.grade = a.grade')
 
 
 @workload("""
@@ -1441,7 +1444,8 @@ def line_ends_tabs_and_comments(c):
     c.run('select 1\r\n  from rdb$database\r\n -- comment, with "quotes"\r\n where 1 = 1')
     c.run('select\t2 /* a\rb */ from rdb$database\n')
     c.run('  \n\n  select 3 from rdb$database  \n  ')
-    c.run("execute block returns (x varchar(10)) as\r\nbegin\r\n  x = ',';\r\n\r\n  suspend;\r\n  x = '\r\n';\r\n  suspend;\r\nend")
+    c.run("execute block returns (x varchar(10)) as\r\nbegin\r\n  x = ',';\r\n\r\n  suspend;\r\n"
+          "  x = '\r\n';\r\n  suspend;\r\nend")
     c.run("select '' from rdb$database")
     c.run("select ',;|\\\x01\x1b[31m' from rdb$database")
 
@@ -1455,7 +1459,8 @@ def another_character_set(c):
 
 @workload()
 def very_long_text(c):
-    c.run('select count(*) from num where n in (' + ', '.join(str(i) for i in range(1400)) + ') /*' + 'ü' * 40000 + '*/')
+    numbers = ', '.join(map(str, range(1400)))
+    c.run(f'select count(*) from num where n in ({numbers}) /*{"ü" * 40000}*/')
 
 
 # Sessions ----------------------------------------------------------------------------------------
