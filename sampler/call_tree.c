@@ -178,7 +178,7 @@ static uint32_t descend(struct call_tree *tree, uint32_t parent, uint64_t before
 			key.serial = (uint32_t)before;
 		key.position = position_of(LOG_NODE_REQUEST, 0);
 		parent = child(tree, &key);
-		if (!parent || !frame_cell(frame))
+		if (!parent || !frame_is_in_line(frame))
 			return parent;
 		key.parent = parent;
 		key.serial = 0;

@@ -43,6 +43,13 @@ enum frame_kind {
 #define FRAME_STATEMENT_MAX 0xffffffu
 #define FRAME_SERIAL_MASK ((1ull << FRAME_KIND_SHIFT) - 1)
 
+/*
+ * Cells from here on stand for no line, like 0: the outermost request has left a line.  Either the
+ * next one comes at once, or the call has ended.  So that a reader can tell, there are 256 of them,
+ * which take turns.
+ */
+#define FRAME_CELL_BETWEEN (FRAME_CELL_MASK - 255)
+
 static inline uint64_t frame_make(enum frame_kind kind, uint32_t statement, uint32_t cell)
 {
 	return (uint64_t)kind << FRAME_KIND_SHIFT | (uint64_t)statement << FRAME_STATEMENT_SHIFT | cell;
@@ -66,6 +73,16 @@ static inline uint32_t frame_statement(uint64_t frame)
 static inline uint32_t frame_cell(uint64_t frame)
 {
 	return (uint32_t)frame & FRAME_CELL_MASK;
+}
+
+static inline bool frame_is_between_lines(uint64_t frame)
+{
+	return frame_kind(frame) == FRAME_REQUEST && frame_cell(frame) >= FRAME_CELL_BETWEEN;
+}
+
+static inline bool frame_is_in_line(uint64_t frame)
+{
+	return frame_cell(frame) != 0 && frame_cell(frame) < FRAME_CELL_BETWEEN;
 }
 
 /*
@@ -175,7 +192,8 @@ static inline void frame_stack_set_idle(struct frame_stack *stack, bool idle)
  */
 static inline bool frame_stack_is_bare(const struct frame_stack *stack)
 {
-	return frame_stack_depth(stack) == stack->bare_depth && frame_cell(frame_stack_at(stack, stack->bare_depth - 1)) == 0;
+	return frame_stack_depth(stack) == stack->bare_depth &&
+	       !frame_is_in_line(frame_stack_at(stack, stack->bare_depth - 1));
 }
 
 /* ---- Readers ---- */

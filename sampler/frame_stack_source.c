@@ -39,20 +39,21 @@ static bool is_left(struct frame_stack_source *source, uint64_t now)
 			       atomic_load_explicit(&stack->thread_frame, memory_order_relaxed) + MARGIN);
 }
 
-static bool is_alive(struct frame_stack_source *source, uint64_t now, uint64_t innermost)
+static enum position_state judge(struct frame_stack_source *source, uint64_t now, uint64_t innermost)
 {
 	uint64_t top = frame_stack_top(source->stack);
+	bool between = frame_is_between_lines(innermost);
 
 	if (top != source->last_top || innermost != source->last_frame) {
 		source->last_top = top;
 		source->last_frame = innermost;
 		source->unchanged_since = source->doubted = now;
-		return true;
+		return between ? POSITION_UNSURE : POSITION_BUSY;
 	}
-	if (!is_left(source, now))
-		return true;
+	if (!between && !is_left(source, now))
+		return POSITION_BUSY;
 	frame_stack_abandon(source->stack, top);
-	return false;
+	return POSITION_IDLE;
 }
 
 static enum position_state read_frame_stack(struct position_source *source, uint64_t now, struct position *position)
@@ -63,7 +64,7 @@ static enum position_state read_frame_stack(struct position_source *source, uint
 		return POSITION_TORN;
 	if (!position->count)
 		return POSITION_IDLE;
-	return is_alive(self, now, position->frames[position->count - 1]) ? POSITION_BUSY : POSITION_IDLE;
+	return judge(self, now, position->frames[position->count - 1]);
 }
 
 void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack, bool bare_is_idle)

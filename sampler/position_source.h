@@ -11,6 +11,7 @@
 enum position_state {
 	POSITION_IDLE, /* not executing: nothing to charge */
 	POSITION_BUSY, /* `frames` tells */
+	POSITION_UNSURE, /* busy or idle: the next look will tell.  If busy, it stands for both */
 	POSITION_TORN  /* executing, but its position changed while it was read */
 };
 

@@ -82,8 +82,16 @@ static bool sample(struct sampler_target *target, uint64_t time, uint64_t elapse
 	enum position_state state = target->source->read(target->source, time, &position);
 	bool charged;
 
-	if (state == POSITION_IDLE)
+	if (state == POSITION_IDLE) {
+		target->deferred = 0;
 		return false;
+	}
+	elapsed += target->deferred;
+	target->deferred = 0;
+	if (state == POSITION_UNSURE) {
+		target->deferred = elapsed;
+		return true;
+	}
 	if (state == POSITION_TORN)
 		position.count = 0; /* to the last one seen */
 	charged = call_tree_charge(target->tree, &position, elapsed, 1);

@@ -21,7 +21,9 @@ struct sampler_target {
 	struct log_session_totals *totals; /* in the log; NULL: not kept */
 	uint64_t interval;		   /* ns; the shortest of all targets counts */
 
-	struct sampler_target *next; /* the sampler's */
+	/* The sampler's: */
+	uint64_t deferred; /* ns of looks that were unsure */
+	struct sampler_target *next;
 };
 
 /* Returns false if the thread could not be started.  Any thread but the sampler's. */

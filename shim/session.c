@@ -36,7 +36,7 @@
 #define NAME_BYTES 255u
 
 /* More cells than a frame can name are not expected of a statement; what is beyond shares the last. */
-#define CELL_MAX FRAME_CELL_MASK
+#define CELL_MAX FRAME_CELL_BETWEEN
 
 /* Counters of a statement, or of one of its requests: a block of the log for each 64 cells. */
 struct counters {
@@ -89,6 +89,7 @@ struct session {
 	struct table statements, requests; /* by id */
 	struct request *free_requests;
 	uint32_t last_statement, last_text;
+	uint32_t lines_left; /* by the outermost request, see FRAME_CELL_BETWEEN */
 	uint64_t last_serial;
 	struct options options;
 	uint64_t ticks_frequency;
@@ -728,6 +729,11 @@ static inline void set_line(struct session *session, struct request *request, ui
 	}
 }
 
+static inline uint32_t between_lines(struct session *session)
+{
+	return FRAME_CELL_BETWEEN + (session->lines_left++ & 255);
+}
+
 static void before_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id, int64_t request_id,
 				    unsigned line_number, unsigned column)
 {
@@ -763,7 +769,7 @@ static void after_psql_line_column(struct fb_profiler_session *interface, int64_
 			return;
 		statement->last_line = (uint32_t)(line - statement->lines);
 	}
-	set_line(session, request, 0);
+	set_line(session, request, request->frame + 1 == session->stack->bare_depth ? between_lines(session) : 0);
 	count(session, request, line->cell);
 }
 

@@ -1,4 +1,4 @@
-"""timed.py DATABASE SCENARIO OPTIONS: one profiled statement of a second or more, and how long the client waited for it.
+"""timed.py DATABASE SCENARIO OPTIONS: one profiled statement of a second or so, and how long the client waited for it.
 
 OPTIONS "-" stands for NULL. Prints {text, elapsed, idle, alone}: elapsed in seconds is the time inside calls that
 execute and fetch, idle the time the client spent elsewhere in between, alone what each of two loops took unprofiled.
