@@ -453,7 +453,6 @@ static const struct {
 	const char *path;
 } positions[] = {
 	{ "loop", HOST_BEFORE_LINE, 5, 7, "101:5" },
-	{ "loop", HOST_AFTER_LINE, 5, 7, "101" },
 	{ "calls", HOST_BEFORE_LINE, 4, 8,
 	  "109:2 101:4 102:4 103:4 104:4 105:4 106:4 107:4 108:4" },
 	{ "calls", HOST_REQUEST_START, 4, 1, "109:2 101:4 102:4" },
@@ -599,6 +598,27 @@ START_TEST(idle_between_fetches)
 	image_free(image);
 	host_play(&attachment, stream, here, here + 3, 0);
 	check_position(1, "101 f0.1 f0.2 f0.3");
+	host_finish(&attachment);
+	host_stream_free(stream);
+}
+END_TEST
+
+/*
+ * A block has left a line and comes to no other: it has suspended to its client.  The engine reads its
+ * clock before the event, so that nothing but the lack of more tells.
+ */
+START_TEST(idle_between_lines)
+{
+	struct host_stream *stream = host_stream_make("loop", 0);
+	size_t here = place(stream, HOST_AFTER_LINE, 5, 7);
+
+	if (_i & 1)
+		use_our_clock();
+	start(_i & 2 ? "DETAILED_REQUESTS" : "");
+	host_play(&attachment, stream, 0, here, 0);
+	check_asleep();
+	host_play(&attachment, stream, here, here + 1, 0);
+	check_position(1, "101:6");
 	host_finish(&attachment);
 	host_stream_free(stream);
 }
@@ -1426,6 +1446,7 @@ int main(void)
 	tcase_add_loop_test(tcase, position_after_deep_recursion, 0, 2);
 	tcase_add_loop_test(tcase, idle_when_finished, 0, 2 * IDLE_STREAMS);
 	tcase_add_loop_test(tcase, idle_between_fetches, 0, 2);
+	tcase_add_loop_test(tcase, idle_between_lines, 0, 4);
 	tcase_add_test(tcase, totals_agree);
 	tcase_add_test(tcase, engine_time_increases);
 
