@@ -166,9 +166,9 @@ static int open_directory(const char *path, bool ours, char *error, size_t error
 			     strerror(errno));
 		return -1;
 	}
-	if (fstat(fd, &status) || (ours && (status.st_uid != geteuid() || status.st_mode & 077)) ||
-	    status.st_mode & S_IWOTH) {
-		fail(error, error_size, "the log directory %s can be changed by other users: set FBPROF_DIR to one of mode 0700",
+	if (fstat(fd, &status) || (status.st_uid != geteuid() && (ours || status.st_uid)) ||
+	    status.st_mode & (ours ? 077 : S_IWOTH)) {
+		fail(error, error_size, "the log directory %s can be changed by other users: set FBPROF_DIR to one of this user's own, of mode 0700",
 		     path);
 		close(fd);
 		return -1;

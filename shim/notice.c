@@ -27,6 +27,11 @@ void notice_set_directory(const char *directory)
 	pthread_mutex_unlock(&mutex);
 }
 
+void notice_forget(void)
+{
+	pthread_mutex_init(&mutex, NULL);
+}
+
 /* As the engine writes its log: host and time, then the text indented. */
 static int format(char *text, size_t size, const char *sentence)
 {

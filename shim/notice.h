@@ -8,6 +8,9 @@
 /* Where firebird.log is; NULL: unknown.  Called when the plugin is registered. */
 void notice_set_directory(const char *directory);
 
+/* After fork, in the child: its lock is its own. */
+void notice_forget(void);
+
 /* Says `sentence`, unless it was the last thing said. */
 void notice(const char *sentence);
 

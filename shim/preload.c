@@ -19,6 +19,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#if !defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#error "build with -O2: a call in tail position must become a jump"
+#endif
+
 typedef void *dlopen_function(const char *file, int mode);
 
 #define EXPORT __attribute__((visibility("default")))
@@ -81,7 +85,7 @@ static void *own_handle(int mode)
 	Dl_info info;
 	dlopen_function *open = atomic_load_explicit(&real_dlopen, memory_order_relaxed);
 
-	if (!open || !dladdr((void *)own_handle, &info))
+	if (!dladdr((void *)own_handle, &info))
 		return NULL;
 	return open(info.dli_fname, (mode & ~(RTLD_GLOBAL | RTLD_DEEPBIND)) | RTLD_NOLOAD);
 }
@@ -90,14 +94,14 @@ EXPORT void *dlopen(const char *file, int mode)
 {
 	dlopen_function *open = atomic_load_explicit(&real_dlopen, memory_order_relaxed);
 
+	if (__builtin_expect(!open, 0))
+		open = find_dlopen();
 	if (__builtin_expect(file && is_profiler_module(file), 0)) {
 		void *handle = own_handle(mode);
 
 		if (handle)
 			return handle;
 	}
-	if (__builtin_expect(!open, 0))
-		open = find_dlopen();
 	return open(file, mode);
 }
 

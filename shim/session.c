@@ -6,6 +6,7 @@
 #include "notice.h"
 #include "../output/log_put.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,7 @@ static void after_fork_in_child(void)
 	log_forget(log_get());
 	sampler_forget();
 	frame_stack_forget();
+	notice_forget();
 	log_unlock(log_get());
 	sampler_unlock();
 	pthread_mutex_unlock(&sessions_mutex);
@@ -175,16 +177,15 @@ static void watch_forks(void)
  */
 static int64_t new_id(void)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	static int64_t last;
 	int64_t id;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&sessions_mutex);
 	id = ns_now(CLOCK_REALTIME) / 1000;
 	if (id <= last)
 		id = last + 1;
 	last = id;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&sessions_mutex);
 	return id;
 }
 
@@ -194,7 +195,6 @@ static int64_t new_id(void)
  */
 static bool is_first_of_attachment(const struct attachment_info *attachment)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	static struct {
 		uint64_t who;
 		int64_t when;
@@ -204,11 +204,11 @@ static bool is_first_of_attachment(const struct attachment_info *attachment)
 	int64_t now = ns_now(CLOCK_MONOTONIC);
 	bool first;
 
-	pthread_mutex_lock(&mutex);
+	pthread_mutex_lock(&sessions_mutex);
 	first = recent[slot].who != who || now - recent[slot].when > 30 * 1000000000ll;
 	recent[slot].who = who;
 	recent[slot].when = now;
-	pthread_mutex_unlock(&mutex);
+	pthread_mutex_unlock(&sessions_mutex);
 	return first;
 }
 
@@ -239,21 +239,47 @@ static bool put_session_start(struct session *session, const struct attachment_i
 	return true;
 }
 
+/* FBPROF_MAX_BYTES: a number of bytes, or with K, M or G behind it of 1024 times as many each. */
+static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
+{
+	static const char units[] = "KMG";
+	const char *text = secure_getenv("FBPROF_MAX_BYTES"), *unit;
+	unsigned long long number;
+	char *end;
+	unsigned shift = 0;
+
+	*bytes = 0;
+	if (!text || !*text)
+		return true;
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (unit && !end[1]) {
+		shift = 10 * (unsigned)(unit - units + 1);
+		end++;
+	}
+	if (errno || *end || *text < '0' || *text > '9' || !number || number > UINT64_MAX >> shift) {
+		snprintf(error, error_size, "FBPROF_MAX_BYTES=%.40s: allowed is a number of bytes, or one with K, M or G behind it", text);
+		return false;
+	}
+	*bytes = number << shift;
+	return true;
+}
+
 static bool start_recording(struct session *session, const struct attachment_info *attachment,
 			    const char *options_text, const char *description, int64_t start_time, char *error,
 			    size_t error_size)
 {
-	const char *limit = secure_getenv("FBPROF_MAX_BYTES");
 	struct log_options log_options = {
 		.directory = secure_getenv("FBPROF_DIR"),
 		.program = program_invocation_short_name,
 		.clock = clock_is_ours ? "CLOCK_MONOTONIC_RAW, as of the sampler's last look" : "CLOCK_MONOTONIC_RAW",
-		.max_bytes = limit ? strtoull(limit, NULL, 10) : 0,
 		.on_stop = notice,
 	};
 	struct log *log = log_get();
 
-	if (!log_acquire(log, &log_options, error, error_size))
+	if (!read_max_bytes(&log_options.max_bytes, error, error_size) ||
+	    !log_acquire(log, &log_options, error, error_size))
 		return false;
 	log_stream_open(&session->stream, log, log_new_session(log));
 	session->totals_block = log_block_new(log);
