@@ -10,19 +10,22 @@
 
 #include <stdint.h>
 
-#define LOG_MAGIC "\x89" "FBPROF\n"
+#define LOG_MAGIC \
+	"\x89"    \
+	"FBPROF\n"
 #define LOG_MAGIC_SIZE 8
-#define LOG_VERSION 1
+#define LOG_VERSION    1
 
 #define LOG_HEADER_SIZE 4096u
-#define LOG_CHUNK_SIZE 65536u
+#define LOG_CHUNK_SIZE	65536u
 
 /* What has become of the recording.  A log whose process was killed stays LOG_RECORDING. */
 enum log_state {
 	LOG_RECORDING = 0,
-	LOG_CLOSED = 1,	      /* the last session ended and the process let go of the file */
-	LOG_DISK_FULL = 2,    /* no space could be reserved; events after that moment are missing */
-	LOG_QUOTA_REACHED = 3 /* FBPROF_MAX_BYTES was reached; events after that moment are missing */
+	LOG_CLOSED = 1,	   /* the last session ended and the process let go of the file */
+	LOG_DISK_FULL = 2, /* no space could be reserved; events after that moment are missing */
+	LOG_QUOTA_REACHED =
+		3 /* FBPROF_MAX_BYTES was reached; events after that moment are missing */
 };
 
 /* Bytes 0 to 4095 of the file.  Everything before `chunk_count` is written once and checksummed. */
@@ -39,8 +42,9 @@ struct log_header {
 	char text[3024]; /* "key=value" strings, each ended by NUL; an empty one ends the list */
 
 	/* Changed while recording, each word by a single store; not covered by the checksum. */
-	uint64_t chunk_count; /* chunks in use: the file is header_size + chunk_count * chunk_size */
-	uint32_t state;	      /* enum log_state */
+	uint64_t
+		chunk_count; /* chunks in use: the file is header_size + chunk_count * chunk_size */
+	uint32_t state;	     /* enum log_state */
 	uint32_t reserved2;
 	uint8_t reserved3[1008];
 };
@@ -58,7 +62,7 @@ struct log_chunk_header {
 	uint32_t kind;
 	uint64_t index; /* this chunk's number in the file, from 0 */
 	uint32_t reserved;
-	uint32_t crc; /* CRC-32C of the 20 bytes before */
+	uint32_t crc;  /* CRC-32C of the 20 bytes before */
 	uint64_t used; /* mutable: bytes of records, or number of blocks, after this header */
 	uint8_t reserved2[32];
 };
@@ -69,13 +73,14 @@ struct log_chunk_header {
 
 enum log_block_kind {
 	LOG_BLOCK_FREE = 0,
-	LOG_BLOCK_COUNTERS = 1, /* payload: cells `first` to `first` + 63 of a statement, u64 each */
-	LOG_BLOCK_NODES = 2,	/* payload: call tree nodes with the ids `first` to `first` + 15 */
-	LOG_BLOCK_SESSION = 3	/* payload: struct log_session_totals */
+	LOG_BLOCK_COUNTERS =
+		1,	      /* payload: cells `first` to `first` + 63 of a statement, u64 each */
+	LOG_BLOCK_NODES = 2,  /* payload: call tree nodes with the ids `first` to `first` + 15 */
+	LOG_BLOCK_SESSION = 3 /* payload: struct log_session_totals */
 };
 
 #define LOG_BLOCK_PAYLOAD 512u
-#define LOG_BLOCK_CELLS (LOG_BLOCK_PAYLOAD / 8u)
+#define LOG_BLOCK_CELLS	  (LOG_BLOCK_PAYLOAD / 8u)
 
 struct log_block {
 	uint32_t kind;	    /* enum log_block_kind; stored last, with release order */
@@ -84,7 +89,7 @@ struct log_block {
 	uint32_t first;
 	uint32_t item_size; /* NODES: bytes of a node, so that later versions may add to it */
 	uint32_t count;	    /* NODES: nodes in use */
-	uint64_t serial;    /* COUNTERS: number of this execution in the session; 0: of all of them */
+	uint64_t serial; /* COUNTERS: number of this execution in the session; 0: of all of them */
 	uint64_t request_id; /* COUNTERS: as the engine says; 0 when requests are not told apart */
 	uint64_t caller_statement_id; /* likewise; 0 when unknown */
 	uint64_t caller_request_id;
@@ -99,8 +104,9 @@ struct log_block {
  * has two neighbours: opened, fetched.  The numbers are given by LOG_LINE and LOG_RECORD_SOURCE.
  */
 enum log_fixed_cell {
-	LOG_CELL_FINISHED = 0,	/* executions that the engine reported as finished */
-	LOG_CELL_UNSAMPLED = 1, /* ns of executions that raised no other event, told by the engine */
+	LOG_CELL_FINISHED = 0, /* executions that the engine reported as finished */
+	LOG_CELL_UNSAMPLED =
+		1, /* ns of executions that raised no other event, told by the engine */
 	LOG_CELL_FIRST_FREE = 2
 };
 
@@ -129,7 +135,8 @@ struct log_session_totals {
 	uint64_t torn_samples; /* samples dropped because the position changed while it was read */
 	uint64_t torn_time;    /* ns of them, charged to the last position seen */
 	uint64_t wakeups;      /* of the sampler while this session was busy */
-	uint64_t lost_requests; /* executions without rows of their own, for want of memory or ids */
+	uint64_t
+		lost_requests; /* executions without rows of their own, for want of memory or ids */
 };
 
 /*
@@ -140,7 +147,7 @@ struct log_session_totals {
  * UTF-8.  A nullable string is a varint: 0 for NULL, else length + 1, then the bytes.
  * Unless said otherwise a field is a varint.  Readers ignore unknown types and surplus fields.
  */
-#define LOG_RECORD_MAX 49152u /* bytes, framing included; no record crosses a chunk's end */
+#define LOG_RECORD_MAX	  49152u /* bytes, framing included; no record crosses a chunk's end */
 #define LOG_TEXT_FRAGMENT 32768u
 
 enum log_record_type {

@@ -87,7 +87,8 @@ struct log_visitor {
 	void (*session_start)(void *data, uint32_t session, const struct log_session_start *start);
 	void (*session_end)(void *data, uint32_t session, uint64_t reason, int64_t time);
 	/* A fragment of a text, and how many bytes of it are to come in others. */
-	void (*text)(void *data, uint32_t session, uint32_t id, uint64_t to_come, struct log_string part);
+	void (*text)(void *data, uint32_t session, uint32_t id, uint64_t to_come,
+		     struct log_string part);
 	void (*statement)(void *data, uint32_t session, const struct log_statement *statement);
 	void (*cursor)(void *data, uint32_t session, const struct log_cursor *cursor);
 	void (*record_source)(void *data, uint32_t session, const struct log_record_source *source);

@@ -44,7 +44,7 @@
 #define WORTHWHILE_ROOM 2048u
 
 /* Length of a record's length field: a varint padded to a fixed size, so that it can be filled in last. */
-#define LENGTH_SIZE 3u
+#define LENGTH_SIZE  3u
 #define FRAMING_SIZE (LENGTH_SIZE + 1 + 4)
 
 struct mapping {
@@ -79,9 +79,9 @@ struct log {
 	uint64_t max_bytes;
 
 	struct mapping *mappings;
-	uint8_t *extent;	 /* where the unused chunks of the newest extent are mapped */
-	uint64_t extent_chunks;	 /* how many of them */
-	uint64_t chunk_count;	 /* handed out so far in this file */
+	uint8_t *extent;	/* where the unused chunks of the newest extent are mapped */
+	uint64_t extent_chunks; /* how many of them */
+	uint64_t chunk_count;	/* handed out so far in this file */
 	uint32_t last_session;
 
 	struct chunk_list spare_records;
@@ -125,10 +125,12 @@ static uint64_t reserved_chunks(const struct log *log)
 }
 
 /* Makes a store visible to readers of the file only after all that was stored before it. */
-#define store_release(field, value)                                                                \
-	atomic_store_explicit((_Atomic __typeof__(*(field)) *)(field), (value), memory_order_release)
+#define store_release(field, value)                                             \
+	atomic_store_explicit((_Atomic __typeof__(*(field)) *)(field), (value), \
+			      memory_order_release)
 
-static bool fail(char *error, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static bool fail(char *error, size_t size, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 static bool fail(char *error, size_t size, const char *format, ...)
 {
@@ -152,23 +154,27 @@ static int open_directory(const char *path, bool ours, char *error, size_t error
 	int fd;
 
 	if (mkdir(path, 0700) && errno != EEXIST) {
-		fail(error, error_size, "cannot create the log directory %s (%s): create it for this user, or set FBPROF_DIR",
+		fail(error, error_size,
+		     "cannot create the log directory %s (%s): create it for this user, or set FBPROF_DIR",
 		     path, strerror(errno));
 		return -1;
 	}
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
 		if (errno == ELOOP || errno == ENOTDIR)
-			fail(error, error_size, "the log directory %s is not a directory, or is a symbolic link: name a real one in FBPROF_DIR",
+			fail(error, error_size,
+			     "the log directory %s is not a directory, or is a symbolic link: name a real one in FBPROF_DIR",
 			     path);
 		else
-			fail(error, error_size, "cannot open the log directory %s (%s): check FBPROF_DIR", path,
+			fail(error, error_size,
+			     "cannot open the log directory %s (%s): check FBPROF_DIR", path,
 			     strerror(errno));
 		return -1;
 	}
 	if (fstat(fd, &status) || (status.st_uid != geteuid() && (ours || status.st_uid)) ||
 	    status.st_mode & (ours ? 077 : S_IWOTH)) {
-		fail(error, error_size, "the log directory %s can be changed by other users: set FBPROF_DIR to one of this user's own, of mode 0700",
+		fail(error, error_size,
+		     "the log directory %s can be changed by other users: set FBPROF_DIR to one of this user's own, of mode 0700",
 		     path);
 		close(fd);
 		return -1;
@@ -176,7 +182,8 @@ static int open_directory(const char *path, bool ours, char *error, size_t error
 	return fd;
 }
 
-static int choose_directory(const char *wanted, char *path, size_t size, char *error, size_t error_size)
+static int choose_directory(const char *wanted, char *path, size_t size, char *error,
+			    size_t error_size)
 {
 	static const char system_directory[] = "/var/log/fbprof";
 	const char *temporary;
@@ -194,7 +201,8 @@ static int choose_directory(const char *wanted, char *path, size_t size, char *e
 		return open_directory(path, false, error, error_size);
 	}
 	temporary = secure_getenv("TMPDIR");
-	snprintf(path, size, "%s/fbprof-%u", temporary && *temporary ? temporary : "/tmp", (unsigned)geteuid());
+	snprintf(path, size, "%s/fbprof-%u", temporary && *temporary ? temporary : "/tmp",
+		 (unsigned)geteuid());
 	return open_directory(path, true, error, error_size);
 }
 
@@ -246,7 +254,8 @@ static int reserve(int fd, uint64_t from, uint64_t to)
 	int error;
 
 	/* Beyond this limit the kernel would send SIGXFSZ, which ends most programs. */
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && to > limit.rlim_cur)
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+	    to > limit.rlim_cur)
 		return EFBIG;
 	do
 		error = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
@@ -378,7 +387,8 @@ static void copy_program(char to[65], const char *program)
 	}
 }
 
-static bool create_file(struct log *log, const struct log_options *options, char *error, size_t error_size)
+static bool create_file(struct log *log, const struct log_options *options, char *error,
+			size_t error_size)
 {
 	char directory[PATH_MAX - NAME_MAX - 2], name[NAME_MAX], program[65], when[32];
 	time_t now = time(NULL);
@@ -388,8 +398,11 @@ static bool create_file(struct log *log, const struct log_options *options, char
 	int directory_fd, problem;
 
 	if (options->directory && strlen(options->directory) >= sizeof(directory))
-		return fail(error, error_size, "the path of the log directory is too long: set FBPROF_DIR to a shorter one");
-	directory_fd = choose_directory(options->directory, directory, sizeof(directory), error, error_size);
+		return fail(
+			error, error_size,
+			"the path of the log directory is too long: set FBPROF_DIR to a shorter one");
+	directory_fd = choose_directory(options->directory, directory, sizeof(directory), error,
+					error_size);
 	if (directory_fd < 0)
 		return false;
 
@@ -398,16 +411,20 @@ static bool create_file(struct log *log, const struct log_options *options, char
 	copy_program(program, options->program);
 	snprintf(name, sizeof(name), "%s.%d.%s.fbprof", program, (int)getpid(), when);
 	for (unsigned attempt = 2; attempt < 100; attempt++) {
-		log->fd = openat(directory_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		log->fd = openat(directory_fd, name,
+				 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (log->fd >= 0 || errno != EEXIST)
 			break;
-		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)getpid(), when, attempt);
+		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)getpid(), when,
+			 attempt);
 	}
 	if (log->fd < 0) {
 		problem = errno;
 		close(directory_fd);
-		return fail(error, error_size, "cannot create a log in %s (%s): make it writable for this user, or set FBPROF_DIR",
-			    directory, strerror(problem));
+		return fail(
+			error, error_size,
+			"cannot create a log in %s (%s): make it writable for this user, or set FBPROF_DIR",
+			directory, strerror(problem));
 	}
 
 	problem = reserve(log->fd, 0, size);
@@ -417,8 +434,10 @@ static bool create_file(struct log *log, const struct log_options *options, char
 		unlinkat(directory_fd, name, 0);
 		close(directory_fd);
 		close_file(log);
-		return fail(error, error_size, "cannot reserve space for a log in %s (%s): free some, or set FBPROF_DIR",
-			    directory, strerror(problem));
+		return fail(
+			error, error_size,
+			"cannot reserve space for a log in %s (%s): free some, or set FBPROF_DIR",
+			directory, strerror(problem));
 	}
 	close(directory_fd);
 	mark_alive(log->fd);
@@ -442,8 +461,10 @@ bool log_acquire(struct log *log, const struct log_options *options, char *error
 
 	log_lock(log);
 	if (log->stopped && log->users)
-		open = fail(error, error_size, "recording to %s has stopped (disk full or FBPROF_MAX_BYTES): finish the running sessions first",
-			    log->file.path);
+		open = fail(
+			error, error_size,
+			"recording to %s has stopped (disk full or FBPROF_MAX_BYTES): finish the running sessions first",
+			log->file.path);
 	else if (!log->users) {
 		log->on_stop = options->on_stop;
 		log->max_bytes = options->max_bytes ? options->max_bytes : LOG_DEFAULT_MAX_BYTES;
@@ -501,8 +522,8 @@ static void stop(struct log *log, enum log_state state, const char *why)
 	if (atomic_exchange_explicit(&log->stopped, true, memory_order_relaxed))
 		return;
 	store_release(&log->header->state, state);
-	snprintf(sentence, sizeof(sentence), "recording to %s has stopped: %s; queries go on unprofiled",
-		 log->file.path, why);
+	snprintf(sentence, sizeof(sentence),
+		 "recording to %s has stopped: %s; queries go on unprofiled", log->file.path, why);
 	if (log->on_stop)
 		log->on_stop(sentence);
 }
@@ -527,13 +548,15 @@ static bool add_extent(struct log *log)
 		}
 		problem = reserve(log->fd, start, end);
 		if (problem) {
-			snprintf(why, sizeof(why), "no space could be reserved (%s)", strerror(problem));
+			snprintf(why, sizeof(why), "no space could be reserved (%s)",
+				 strerror(problem));
 			stop(log, LOG_DISK_FULL, why);
 			return false;
 		}
 		log->file.size = end;
 	}
-	log->extent = map(log, LOG_HEADER_SIZE + log->chunk_count * LOG_CHUNK_SIZE, chunks * LOG_CHUNK_SIZE);
+	log->extent = map(log, LOG_HEADER_SIZE + log->chunk_count * LOG_CHUNK_SIZE,
+			  chunks * LOG_CHUNK_SIZE);
 	if (!log->extent) {
 		stop(log, LOG_DISK_FULL, "it could not be mapped (out of memory or mappings)");
 		return false;
@@ -682,7 +705,8 @@ static struct log_block *take_block(struct log *log)
 	if (log->free_count) {
 		struct log_block *block = log->free_blocks[--log->free_count];
 
-		memset((uint8_t *)block + sizeof(block->kind), 0, sizeof(*block) - sizeof(block->kind));
+		memset((uint8_t *)block + sizeof(block->kind), 0,
+		       sizeof(*block) - sizeof(block->kind));
 		return block;
 	}
 	if (!log->blocks_chunk && log->blocks_chunk_index != UINT64_MAX)
@@ -719,7 +743,8 @@ void log_block_free(struct log *log, struct log_block *block)
 	log_lock(log);
 	if (log->free_count == log->free_room) {
 		size_t room = log->free_room ? log->free_room * 2 : 64;
-		struct log_block **blocks = realloc(log->free_blocks, room * sizeof(struct log_block *));
+		struct log_block **blocks =
+			realloc(log->free_blocks, room * sizeof(struct log_block *));
 
 		if (blocks) {
 			log->free_blocks = blocks;

@@ -16,10 +16,10 @@
 struct log;
 
 struct log_options {
-	const char *directory;	/* FBPROF_DIR; NULL or empty: /var/log/fbprof, else a private one */
-	const char *program;	/* for the file's name */
-	const char *clock;	/* what times are measured with, for the header */
-	uint64_t max_bytes;	/* FBPROF_MAX_BYTES; 0: the default, 1 GiB */
+	const char *directory; /* FBPROF_DIR; NULL or empty: /var/log/fbprof, else a private one */
+	const char *program;   /* for the file's name */
+	const char *clock;     /* what times are measured with, for the header */
+	uint64_t max_bytes;    /* FBPROF_MAX_BYTES; 0: the default, 1 GiB */
 	/* Called at most once a file, by whatever thread found out, when recording had to stop. */
 	void (*on_stop)(const char *sentence);
 };
@@ -34,7 +34,8 @@ struct log *log_get(void);
  * false and one sentence in `error`: what went wrong, and what to do.  Each success is undone by a
  * log_release(); with the last one all mappings and the file are let go.
  */
-bool log_acquire(struct log *log, const struct log_options *options, char *error, size_t error_size);
+bool log_acquire(struct log *log, const struct log_options *options, char *error,
+		 size_t error_size);
 void log_release(struct log *log);
 
 /* The path of the file that is, or was last, written; "" if there was none. */

@@ -82,8 +82,9 @@ static struct slot *find(struct slot *slots, uint32_t count, const struct slot *
 	for (uint32_t i = hash(key) & (count - 1);; i = (i + 1) & (count - 1)) {
 		struct slot *slot = &slots[i];
 
-		if (!slot->node || (slot->parent == key->parent && slot->position == key->position &&
-				    slot->statement == key->statement && slot->serial == key->serial))
+		if (!slot->node ||
+		    (slot->parent == key->parent && slot->position == key->position &&
+		     slot->statement == key->statement && slot->serial == key->serial))
 			return slot;
 	}
 }
@@ -112,7 +113,8 @@ static struct log_block *add_block(struct call_tree *tree)
 
 	if (index == tree->block_room) {
 		uint32_t room = tree->block_room ? tree->block_room * 2 : 16;
-		struct log_block **blocks = realloc(tree->blocks, room * sizeof(struct log_block *));
+		struct log_block **blocks =
+			realloc(tree->blocks, room * sizeof(struct log_block *));
 
 		if (!blocks)
 			return NULL;
@@ -153,7 +155,8 @@ static uint32_t child(struct call_tree *tree, const struct slot *key)
 	node->statement = key->statement;
 	node->position = key->position;
 	node->serial = key->serial;
-	atomic_store_explicit((_Atomic uint32_t *)&block->count, block->count + 1, memory_order_release);
+	atomic_store_explicit((_Atomic uint32_t *)&block->count, block->count + 1,
+			      memory_order_release);
 
 	*slot = *key;
 	slot->node = ++tree->node_count;
@@ -196,7 +199,8 @@ static uint32_t find_node(struct call_tree *tree, const struct position *positio
 	const uint64_t *frames = position->frames;
 	uint32_t same = 0, node;
 
-	while (same < position->count && same < tree->last_count && frames[same] == tree->last_frame[same])
+	while (same < position->count && same < tree->last_count &&
+	       frames[same] == tree->last_frame[same])
 		same++;
 	node = same ? tree->last_node[same - 1] : 0;
 	for (uint32_t i = same; i < position->count; i++) {

@@ -57,7 +57,8 @@ void frame_stack_forget(void)
 	pthread_mutex_init(&free_mutex, NULL);
 }
 
-bool frame_stack_read(const struct frame_stack *stack, unsigned tries, uint64_t *frames, uint32_t *count)
+bool frame_stack_read(const struct frame_stack *stack, unsigned tries, uint64_t *frames,
+		      uint32_t *count)
 {
 	while (tries--) {
 		uint64_t top = atomic_load_explicit(&stack->top, memory_order_acquire);

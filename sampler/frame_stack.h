@@ -32,16 +32,16 @@
  * statement index (24), cell (24); or kind and the request's serial.
  */
 enum frame_kind {
-	FRAME_REQUEST = 0,	 /* an execution of a statement; its cell is the current line, or 0 */
-	FRAME_SERIAL = 1,	 /* below a FRAME_REQUEST: which execution, if they are told apart */
+	FRAME_REQUEST = 0, /* an execution of a statement; its cell is the current line, or 0 */
+	FRAME_SERIAL = 1,  /* below a FRAME_REQUEST: which execution, if they are told apart */
 	FRAME_RECORD_SOURCE = 2, /* being opened or fetched from, as the cell tells */
 };
 
-#define FRAME_KIND_SHIFT 62
+#define FRAME_KIND_SHIFT      62
 #define FRAME_STATEMENT_SHIFT 24
-#define FRAME_CELL_MASK 0xffffffu
-#define FRAME_STATEMENT_MAX 0xffffffu
-#define FRAME_SERIAL_MASK ((1ull << FRAME_KIND_SHIFT) - 1)
+#define FRAME_CELL_MASK	      0xffffffu
+#define FRAME_STATEMENT_MAX   0xffffffu
+#define FRAME_SERIAL_MASK     ((1ull << FRAME_KIND_SHIFT) - 1)
 
 /*
  * Cells from here on stand for no line, like 0: the outermost request has left a line.  Either the
@@ -52,7 +52,8 @@ enum frame_kind {
 
 static inline uint64_t frame_make(enum frame_kind kind, uint32_t statement, uint32_t cell)
 {
-	return (uint64_t)kind << FRAME_KIND_SHIFT | (uint64_t)statement << FRAME_STATEMENT_SHIFT | cell;
+	return (uint64_t)kind << FRAME_KIND_SHIFT | (uint64_t)statement << FRAME_STATEMENT_SHIFT |
+	       cell;
 }
 
 static inline uint64_t frame_make_serial(uint64_t serial)
@@ -96,8 +97,8 @@ static inline bool frame_is_in_line(uint64_t frame)
  * second writer, the sampler (frame_stack_abandon()), which exchanges it by comparison; the executing
  * thread may then overwrite it by a store, as it does when it isn't idle at all.
  */
-#define FRAME_TOP_DEPTH 0xffffffull
-#define FRAME_TOP_IDLE 0x1000000ull
+#define FRAME_TOP_DEPTH	  0xffffffull
+#define FRAME_TOP_IDLE	  0x1000000ull
 #define FRAME_TOP_VERSION 0x2000000ull
 
 struct frame_stack {
@@ -105,10 +106,10 @@ struct frame_stack {
 	_Atomic uint64_t frame[FRAME_STACK_ROOM];
 
 	/* The rest is the executing thread's own; it has its cache line. */
-	alignas(128) void *thread;  /* whose clock is ours, see clock.h; NULL: nobody's */
-	struct frame_stack *outer;  /* what that thread executed before and will come back to */
-	uint32_t bare_depth;	    /* depth with only the outermost request on the stack */
-	uint32_t clock_reads;	    /* of that thread since the last event, see clock.h */
+	alignas(128) void *thread; /* whose clock is ours, see clock.h; NULL: nobody's */
+	struct frame_stack *outer; /* what that thread executed before and will come back to */
+	uint32_t bare_depth;	   /* depth with only the outermost request on the stack */
+	uint32_t clock_reads;	   /* of that thread since the last event, see clock.h */
 
 	/* Which thread it was that ended the idle time, and how deep its stack was: see abandoned.h. */
 	_Atomic int32_t thread_id;
@@ -181,7 +182,9 @@ static inline void frame_stack_set_idle(struct frame_stack *stack, bool idle)
 {
 	uint64_t top = frame_stack_top(stack);
 
-	atomic_store_explicit(&stack->top, (top & ~FRAME_TOP_IDLE) + FRAME_TOP_VERSION + (idle ? FRAME_TOP_IDLE : 0),
+	atomic_store_explicit(&stack->top,
+			      (top & ~FRAME_TOP_IDLE) + FRAME_TOP_VERSION +
+				      (idle ? FRAME_TOP_IDLE : 0),
 			      memory_order_release);
 }
 
@@ -203,7 +206,8 @@ static inline bool frame_stack_is_bare(const struct frame_stack *stack)
  * number into `count`.  Returns false if the stack changed during each of `tries` attempts.  The
  * number is 0 if the attachment is idle.
  */
-bool frame_stack_read(const struct frame_stack *stack, unsigned tries, uint64_t *frames, uint32_t *count);
+bool frame_stack_read(const struct frame_stack *stack, unsigned tries, uint64_t *frames,
+		      uint32_t *count);
 
 /*
  * For the sampler, when it finds that the thread has long left what the stack shows: marks the stack
@@ -211,8 +215,8 @@ bool frame_stack_read(const struct frame_stack *stack, unsigned tries, uint64_t 
  */
 static inline void frame_stack_abandon(struct frame_stack *stack, uint64_t top)
 {
-	atomic_compare_exchange_strong_explicit(&stack->top, &top, top | FRAME_TOP_IDLE, memory_order_release,
-						memory_order_relaxed);
+	atomic_compare_exchange_strong_explicit(&stack->top, &top, top | FRAME_TOP_IDLE,
+						memory_order_release, memory_order_relaxed);
 }
 
 /* After fork, in the child: its locks are its own. */

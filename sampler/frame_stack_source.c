@@ -36,10 +36,12 @@ static bool is_left(struct frame_stack_source *source, uint64_t now)
 		return false;
 	source->doubted = now;
 	return thread_has_left(atomic_load_explicit(&stack->thread_id, memory_order_relaxed),
-			       atomic_load_explicit(&stack->thread_frame, memory_order_relaxed) + MARGIN);
+			       atomic_load_explicit(&stack->thread_frame, memory_order_relaxed) +
+				       MARGIN);
 }
 
-static enum position_state judge(struct frame_stack_source *source, uint64_t now, uint64_t innermost)
+static enum position_state judge(struct frame_stack_source *source, uint64_t now,
+				 uint64_t innermost)
 {
 	uint64_t top = frame_stack_top(source->stack);
 	bool between = frame_is_between_lines(innermost);
@@ -56,7 +58,8 @@ static enum position_state judge(struct frame_stack_source *source, uint64_t now
 	return POSITION_IDLE;
 }
 
-static enum position_state read_frame_stack(struct position_source *source, uint64_t now, struct position *position)
+static enum position_state read_frame_stack(struct position_source *source, uint64_t now,
+					    struct position *position)
 {
 	struct frame_stack_source *self = (struct frame_stack_source *)source;
 
@@ -67,7 +70,8 @@ static enum position_state read_frame_stack(struct position_source *source, uint
 	return judge(self, now, position->frames[position->count - 1]);
 }
 
-void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack, bool bare_is_idle)
+void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack,
+			     bool bare_is_idle)
 {
 	*source = (struct frame_stack_source){
 		.source.read = read_frame_stack,

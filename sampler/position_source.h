@@ -9,10 +9,10 @@
 #include <stddef.h>
 
 enum position_state {
-	POSITION_IDLE, /* not executing: nothing to charge */
-	POSITION_BUSY, /* `frames` tells */
+	POSITION_IDLE,	 /* not executing: nothing to charge */
+	POSITION_BUSY,	 /* `frames` tells */
 	POSITION_UNSURE, /* busy or idle: the next look will tell.  If busy, it stands for both */
-	POSITION_TORN  /* executing, but its position changed while it was read */
+	POSITION_TORN	 /* executing, but its position changed while it was read */
 };
 
 struct position {
@@ -25,14 +25,15 @@ struct position_source {
 	 * Reads the position.  `now` is the time of this look in ns, of a clock that only goes forward.
 	 * The sampler's thread; must not block.
 	 */
-	enum position_state (*read)(struct position_source *source, uint64_t now, struct position *position);
+	enum position_state (*read)(struct position_source *source, uint64_t now,
+				    struct position *position);
 };
 
 /* A frame stack as a source. */
 struct frame_stack_source {
 	struct position_source source;
 	struct frame_stack *stack;
-	bool bare_is_idle; /* nothing tells when a call ends, so we have to guess */
+	bool bare_is_idle;	       /* nothing tells when a call ends, so we have to guess */
 	uint64_t last_top, last_frame; /* what was seen last … */
 	uint64_t unchanged_since;      /* … since when … */
 	uint64_t doubted;	       /* … and when it was last doubted */
@@ -42,6 +43,7 @@ struct frame_stack_source {
  * `bare_is_idle`: the executing thread does not mark the stack idle when a call ends.  Then one with
  * only the outermost request on it counts as idle after a ms without an event.
  */
-void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack, bool bare_is_idle);
+void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack,
+			     bool bare_is_idle);
 
 #endif

@@ -39,12 +39,13 @@ static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t targets_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sampler_target *targets;
 static pthread_t thread;
-static bool running;		  /* under `lifecycle` */
+static bool running; /* under `lifecycle` */
 static _Atomic bool stopping;
-static _Atomic uint32_t changes;  /* of the targets or of `stopping`: ends the sleep of an interval */
+static _Atomic uint32_t
+	changes; /* of the targets or of `stopping`: ends the sleep of an interval */
 static _Atomic uint64_t roused_at; /* ns; when an attachment ended the sampler's sleep */
 static bool have_membarrier;
-static struct position position;  /* what is being looked at; the sampler's thread only */
+static struct position position; /* what is being looked at; the sampler's thread only */
 
 static uint64_t ns_of(const struct timespec *time)
 {
@@ -65,7 +66,8 @@ static void publish_clock(void)
 
 	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
 	atomic_store_explicit(&sampler_clock,
-			      (uint64_t)time.tv_sec << SAMPLER_CLOCK_SECONDS_SHIFT | (uint64_t)time.tv_nsec,
+			      (uint64_t)time.tv_sec << SAMPLER_CLOCK_SECONDS_SHIFT |
+				      (uint64_t)time.tv_nsec,
 			      memory_order_relaxed);
 }
 
@@ -157,12 +159,14 @@ static void futex_wake(_Atomic uint32_t *word)
 /* Waits while `word` is `value`, at most until `deadline` on CLOCK_MONOTONIC (NULL: for ever). */
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *deadline)
 {
-	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+	syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline, NULL,
+		FUTEX_BITSET_MATCH_ANY);
 }
 
 static struct timespec timespec_of(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SECOND), .tv_nsec = (long)(ns % NS_PER_SECOND) };
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SECOND),
+				  .tv_nsec = (long)(ns % NS_PER_SECOND) };
 }
 
 /* What deadlines are counted in: unlike the raw clock, the kernel can wait by it. */
@@ -243,7 +247,8 @@ static void sleep_until(uint64_t deadline, uint32_t seen)
  */
 static uint64_t begin_series(uint64_t from, uint64_t *deadline, uint64_t *random)
 {
-	uint64_t interval = shortest_interval(), delay = random_below(random, interval), late = now() - from;
+	uint64_t interval = shortest_interval(), delay = random_below(random, interval),
+		 late = now() - from;
 
 	*deadline = monotonic_now() + (delay > late ? delay - late : 0);
 	return from + delay - interval;

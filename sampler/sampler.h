@@ -10,8 +10,8 @@
 #include "position_source.h"
 
 /* SAMPLING_INTERVAL in ns: what is allowed, and the default. */
-#define SAMPLER_INTERVAL_MIN 50000u
-#define SAMPLER_INTERVAL_MAX 1000000000u
+#define SAMPLER_INTERVAL_MIN	 50000u
+#define SAMPLER_INTERVAL_MAX	 1000000000u
 #define SAMPLER_INTERVAL_DEFAULT 100000u
 
 /* A profiled attachment.  Belongs to whoever added it; the sampler uses it until it is removed. */
@@ -39,7 +39,7 @@ void sampler_remove(struct sampler_target *target);
  */
 extern _Atomic uint64_t sampler_clock;
 
-#define SAMPLER_CLOCK_SECONDS_SHIFT 30
+#define SAMPLER_CLOCK_SECONDS_SHIFT    30
 #define SAMPLER_CLOCK_NANOSECONDS_MASK ((1u << SAMPLER_CLOCK_SECONDS_SHIFT) - 1)
 
 /* How many targets there are; for whoever wants to know whether anybody is profiled at all. */

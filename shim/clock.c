@@ -29,7 +29,7 @@ static uint64_t next(uint64_t packed)
  * What the two reads of the engine's pair may be apart, in ns.  They take 20 to 60 once the code is in
  * the caches, several 100 the first time.  A request that raises no event takes 120 and more.
  */
-#define AT_ONCE 100u
+#define AT_ONCE		    100u
 #define AT_ONCE_IF_EXPECTED 100000u
 
 /* The engine measures its clock's cost again after 30 s. */
@@ -37,7 +37,8 @@ static uint64_t next(uint64_t packed)
 
 static uint64_t ns_of(uint64_t packed)
 {
-	return (packed >> SAMPLER_CLOCK_SECONDS_SHIFT) * NS_PER_SECOND + (packed & SAMPLER_CLOCK_NANOSECONDS_MASK);
+	return (packed >> SAMPLER_CLOCK_SECONDS_SHIFT) * NS_PER_SECOND +
+	       (packed & SAMPLER_CLOCK_NANOSECONDS_MASK);
 }
 
 static void unpack(uint64_t packed, struct timespec *time)
@@ -60,7 +61,8 @@ static uint64_t read_real(clock_function *real)
  */
 static bool is_second_of_pair(struct clock_thread *thread, uint64_t passed)
 {
-	bool second = passed < (thread->expects_pair == SECOND ? AT_ONCE_IF_EXPECTED : AT_ONCE) && !thread->repeated;
+	bool second = passed < (thread->expects_pair == SECOND ? AT_ONCE_IF_EXPECTED : AT_ONCE) &&
+		      !thread->repeated;
 
 	if (thread->expects_pair == FIRST || passed > PAIR_INTERVAL)
 		thread->expects_pair = SECOND;

@@ -23,12 +23,17 @@
 #include <time.h>
 
 struct clock_thread {
-	struct frame_stack *stack; /* of the attachment that the thread executes; NULL: none profiled */
-	uint64_t last;		   /* what the thread was told last, in sampler_clock's form */
+	struct frame_stack
+		*stack; /* of the attachment that the thread executes; NULL: none profiled */
+	uint64_t last;	/* what the thread was told last, in sampler_clock's form */
 
 	/* Outside of a profiled call: */
 	bool repeated; /* it was told so twice */
-	enum { NO_PAIR, FIRST, SECOND } expects_pair; /* which of the engine's pair may come next */
+	enum {
+		NO_PAIR,
+		FIRST,
+		SECOND
+	} expects_pair; /* which of the engine's pair may come next */
 };
 
 /* Initial-exec: one instruction to reach, and no allocation that a signal handler could meet. */

@@ -20,7 +20,8 @@ void counters_release(struct counters *counters, struct log *log)
 	counters_init(counters);
 }
 
-bool counters_grow(struct counters *counters, struct log *log, const struct log_block *head, uint32_t cell)
+bool counters_grow(struct counters *counters, struct log *log, const struct log_block *head,
+		   uint32_t cell)
 {
 	while (counters->count <= cell / LOG_BLOCK_CELLS) {
 		struct log_block **blocks, *block;
@@ -28,7 +29,9 @@ bool counters_grow(struct counters *counters, struct log *log, const struct log_
 		if (counters->count) {
 			size_t size = (counters->count + 1) * sizeof(struct log_block *);
 
-			blocks = realloc(counters->blocks == counters->first ? NULL : counters->blocks, size);
+			blocks = realloc(counters->blocks == counters->first ? NULL :
+									       counters->blocks,
+					 size);
 			if (!blocks)
 				return false;
 			if (counters->blocks == counters->first)

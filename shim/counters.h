@@ -21,14 +21,16 @@ void counters_init(struct counters *counters);
  * Adds blocks until there is one for `cell`; each gets the header's fields from `head`.  Returns false
  * if recording has stopped or memory is out.
  */
-bool counters_grow(struct counters *counters, struct log *log, const struct log_block *head, uint32_t cell);
+bool counters_grow(struct counters *counters, struct log *log, const struct log_block *head,
+		   uint32_t cell);
 
 /* Lets go of the blocks: back to the log, or, if that is NULL, they stay in it as they are. */
 void counters_release(struct counters *counters, struct log *log);
 
 static inline uint64_t *cell_at(const struct counters *counters, uint32_t cell)
 {
-	return (uint64_t *)counters->blocks[cell / LOG_BLOCK_CELLS]->payload + cell % LOG_BLOCK_CELLS;
+	return (uint64_t *)counters->blocks[cell / LOG_BLOCK_CELLS]->payload +
+	       cell % LOG_BLOCK_CELLS;
 }
 
 /* This thread is the cell's only writer, so reading it back needs no order. */

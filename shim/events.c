@@ -12,12 +12,13 @@
 
 /* ---- Counting ---- */
 
-static __attribute__((noinline, cold)) void count_in_new_block(struct session *session, struct request *request,
-							       uint32_t cell)
+static __attribute__((noinline, cold)) void
+count_in_new_block(struct session *session, struct request *request, uint32_t cell)
 {
 	int error = errno;
 
-	if (counters_grow(request->counters, session->stream.log, request->counters->blocks[0], cell))
+	if (counters_grow(request->counters, session->stream.log, request->counters->blocks[0],
+			  cell))
 		add_to_cell(cell_at(request->counters, cell), 1);
 	else
 		session_step_aside(session);
@@ -56,8 +57,8 @@ static inline uint32_t between_lines(struct session *session)
 	return FRAME_CELL_BETWEEN + (session->lines_left++ & 255);
 }
 
-static void before_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id, int64_t request_id,
-				    unsigned line_number, unsigned column)
+static void before_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id,
+				    int64_t request_id, unsigned line_number, unsigned column)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
@@ -72,8 +73,9 @@ static void before_psql_line_column(struct fb_profiler_session *interface, int64
 	set_line(session, request, line->cell);
 }
 
-static void after_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id, int64_t request_id,
-				   unsigned line_number, unsigned column, struct fb_profiler_stats *stats)
+static void after_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id,
+				   int64_t request_id, unsigned line_number, unsigned column,
+				   struct fb_profiler_stats *stats)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
@@ -91,12 +93,14 @@ static void after_psql_line_column(struct fb_profiler_session *interface, int64_
 			return;
 		statement->last_line = (uint32_t)(line - statement->lines);
 	}
-	set_line(session, request, request->frame + 1 == session->stack->bare_depth ? between_lines(session) : 0);
+	set_line(session, request,
+		 request->frame + 1 == session->stack->bare_depth ? between_lines(session) : 0);
 	count(session, request, line->cell);
 }
 
 static inline void before_record_source(struct fb_profiler_session *interface, int64_t statement_id,
-					int64_t request_id, unsigned cursor_id, unsigned id, uint32_t fetched)
+					int64_t request_id, unsigned cursor_id, unsigned id,
+					uint32_t fetched)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
@@ -106,11 +110,13 @@ static inline void before_record_source(struct fb_profiler_session *interface, i
 		return;
 	cell = record_source_cell(request->statement, cursor_id, id);
 	if (likely(cell))
-		push(session, request, frame_make(FRAME_RECORD_SOURCE, request->statement->index, cell + fetched));
+		push(session, request,
+		     frame_make(FRAME_RECORD_SOURCE, request->statement->index, cell + fetched));
 }
 
 static inline void after_record_source(struct fb_profiler_session *interface, int64_t statement_id,
-				       int64_t request_id, unsigned cursor_id, unsigned id, uint32_t fetched)
+				       int64_t request_id, unsigned cursor_id, unsigned id,
+				       uint32_t fetched)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
@@ -137,21 +143,24 @@ static void before_record_source_open(struct fb_profiler_session *interface, int
 	before_record_source(interface, statement_id, request_id, cursor_id, id, 0);
 }
 
-static void after_record_source_open(struct fb_profiler_session *interface, int64_t statement_id, int64_t request_id,
-				     unsigned cursor_id, unsigned id, struct fb_profiler_stats *stats)
+static void after_record_source_open(struct fb_profiler_session *interface, int64_t statement_id,
+				     int64_t request_id, unsigned cursor_id, unsigned id,
+				     struct fb_profiler_stats *stats)
 {
 	(void)stats;
 	after_record_source(interface, statement_id, request_id, cursor_id, id, 0);
 }
 
-static void before_record_source_get_record(struct fb_profiler_session *interface, int64_t statement_id,
-					    int64_t request_id, unsigned cursor_id, unsigned id)
+static void before_record_source_get_record(struct fb_profiler_session *interface,
+					    int64_t statement_id, int64_t request_id,
+					    unsigned cursor_id, unsigned id)
 {
 	before_record_source(interface, statement_id, request_id, cursor_id, id, 1);
 }
 
-static void after_record_source_get_record(struct fb_profiler_session *interface, int64_t statement_id,
-					   int64_t request_id, unsigned cursor_id, unsigned id,
+static void after_record_source_get_record(struct fb_profiler_session *interface,
+					   int64_t statement_id, int64_t request_id,
+					   unsigned cursor_id, unsigned id,
 					   struct fb_profiler_stats *stats)
 {
 	(void)stats;
@@ -167,22 +176,23 @@ static int64_t ns_of_ticks(const struct session *session, uint64_t ticks)
 	return (int64_t)((unsigned __int128)ticks * 1000000000 / session->ticks_frequency);
 }
 
-static void on_request_start(struct fb_profiler_session *interface, struct fb_status *status, int64_t statement_id,
-			     int64_t request_id, int64_t caller_statement_id, int64_t caller_request_id,
-			     struct fb_timestamp_tz timestamp)
+static void on_request_start(struct fb_profiler_session *interface, struct fb_status *status,
+			     int64_t statement_id, int64_t request_id, int64_t caller_statement_id,
+			     int64_t caller_request_id, struct fb_timestamp_tz timestamp)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
 
 	(void)status;
-	if (!request_start(session, statement_id, request_id, caller_statement_id, caller_request_id,
-			   ns_since_1970(timestamp)))
+	if (!request_start(session, statement_id, request_id, caller_statement_id,
+			   caller_request_id, ns_since_1970(timestamp)))
 		session_step_aside(session);
 	errno = error;
 }
 
-static void on_request_finish(struct fb_profiler_session *interface, struct fb_status *status, int64_t statement_id,
-			      int64_t request_id, struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
+static void on_request_finish(struct fb_profiler_session *interface, struct fb_status *status,
+			      int64_t statement_id, int64_t request_id,
+			      struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
 {
 	struct session *session = session_of(interface);
 	struct request *request = table_get(&session->requests, request_id);
@@ -199,30 +209,32 @@ static void on_request_finish(struct fb_profiler_session *interface, struct fb_s
 /* ---- Definitions ---- */
 
 static void on_define_statement2(struct fb_profiler_session *interface, struct fb_status *status,
-				 int64_t statement_id, int64_t parent_statement_id, const char *type,
-				 const char *schema_name, const char *package_name, const char *routine_name,
+				 int64_t statement_id, int64_t parent_statement_id,
+				 const char *type, const char *schema_name,
+				 const char *package_name, const char *routine_name,
 				 const char *sql_text)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
 
 	(void)status;
-	if (!statement_define(session, statement_id, parent_statement_id, type, schema_name, package_name,
-			      routine_name, sql_text))
+	if (!statement_define(session, statement_id, parent_statement_id, type, schema_name,
+			      package_name, routine_name, sql_text))
 		session_step_aside(session);
 	errno = error;
 }
 
-static void on_define_statement(struct fb_profiler_session *interface, struct fb_status *status, int64_t statement_id,
-				int64_t parent_statement_id, const char *type, const char *package_name,
-				const char *routine_name, const char *sql_text)
+static void on_define_statement(struct fb_profiler_session *interface, struct fb_status *status,
+				int64_t statement_id, int64_t parent_statement_id, const char *type,
+				const char *package_name, const char *routine_name,
+				const char *sql_text)
 {
-	on_define_statement2(interface, status, statement_id, parent_statement_id, type, NULL, package_name,
-			     routine_name, sql_text);
+	on_define_statement2(interface, status, statement_id, parent_statement_id, type, NULL,
+			     package_name, routine_name, sql_text);
 }
 
-static void on_define_cursor(struct fb_profiler_session *interface, int64_t statement_id, unsigned cursor_id,
-			     const char *name, unsigned line, unsigned column)
+static void on_define_cursor(struct fb_profiler_session *interface, int64_t statement_id,
+			     unsigned cursor_id, const char *name, unsigned line, unsigned column)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
@@ -232,15 +244,15 @@ static void on_define_cursor(struct fb_profiler_session *interface, int64_t stat
 	errno = error;
 }
 
-static void on_define_record_source(struct fb_profiler_session *interface, int64_t statement_id, unsigned cursor_id,
-				    unsigned record_source_id, unsigned level, const char *access_path,
-				    unsigned parent_record_source_id)
+static void on_define_record_source(struct fb_profiler_session *interface, int64_t statement_id,
+				    unsigned cursor_id, unsigned record_source_id, unsigned level,
+				    const char *access_path, unsigned parent_record_source_id)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
 
-	if (!statement_define_record_source(session, statement_id, cursor_id, record_source_id, level, access_path,
-				  parent_record_source_id))
+	if (!statement_define_record_source(session, statement_id, cursor_id, record_source_id,
+					    level, access_path, parent_record_source_id))
 		session_step_aside(session);
 	errno = error;
 }
@@ -281,59 +293,67 @@ const struct fb_profiler_session_vtable recording_vtable = {
 
 /* ---- Of a session that has stepped aside ---- */
 
-static void aside_define_statement(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				   int64_t parent_statement_id, const char *type, const char *package_name,
+static void aside_define_statement(struct fb_profiler_session *self, struct fb_status *status,
+				   int64_t statement_id, int64_t parent_statement_id,
+				   const char *type, const char *package_name,
 				   const char *routine_name, const char *sql_text)
 {
 	(void)self, (void)status, (void)statement_id, (void)parent_statement_id, (void)type;
 	(void)package_name, (void)routine_name, (void)sql_text;
 }
 
-static void aside_define_statement2(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				    int64_t parent_statement_id, const char *type, const char *schema_name,
-				    const char *package_name, const char *routine_name, const char *sql_text)
+static void aside_define_statement2(struct fb_profiler_session *self, struct fb_status *status,
+				    int64_t statement_id, int64_t parent_statement_id,
+				    const char *type, const char *schema_name,
+				    const char *package_name, const char *routine_name,
+				    const char *sql_text)
 {
 	(void)self, (void)status, (void)statement_id, (void)parent_statement_id, (void)type;
 	(void)schema_name, (void)package_name, (void)routine_name, (void)sql_text;
 }
 
-static void aside_define_cursor(struct fb_profiler_session *self, int64_t statement_id, unsigned cursor_id,
-				const char *name, unsigned line, unsigned column)
+static void aside_define_cursor(struct fb_profiler_session *self, int64_t statement_id,
+				unsigned cursor_id, const char *name, unsigned line,
+				unsigned column)
 {
 	(void)self, (void)statement_id, (void)cursor_id, (void)name, (void)line, (void)column;
 }
 
-static void aside_define_record_source(struct fb_profiler_session *self, int64_t statement_id, unsigned cursor_id,
-				       unsigned record_source_id, unsigned level, const char *access_path,
+static void aside_define_record_source(struct fb_profiler_session *self, int64_t statement_id,
+				       unsigned cursor_id, unsigned record_source_id,
+				       unsigned level, const char *access_path,
 				       unsigned parent_record_source_id)
 {
 	(void)self, (void)statement_id, (void)cursor_id, (void)record_source_id, (void)level;
 	(void)access_path, (void)parent_record_source_id;
 }
 
-static void aside_request_start(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				int64_t request_id, int64_t caller_statement_id, int64_t caller_request_id,
+static void aside_request_start(struct fb_profiler_session *self, struct fb_status *status,
+				int64_t statement_id, int64_t request_id,
+				int64_t caller_statement_id, int64_t caller_request_id,
 				struct fb_timestamp_tz timestamp)
 {
 	(void)self, (void)status, (void)statement_id, (void)request_id, (void)caller_statement_id;
 	(void)caller_request_id, (void)timestamp;
 }
 
-static void aside_request_finish(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				 int64_t request_id, struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
+static void aside_request_finish(struct fb_profiler_session *self, struct fb_status *status,
+				 int64_t statement_id, int64_t request_id,
+				 struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
 {
-	(void)self, (void)status, (void)statement_id, (void)request_id, (void)timestamp, (void)stats;
+	(void)self, (void)status, (void)statement_id, (void)request_id, (void)timestamp,
+		(void)stats;
 }
 
 /* Lines and record sources: the same five or four numbers. */
-static void aside_before(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id, unsigned first,
-			 unsigned second)
+static void aside_before(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
+			 unsigned first, unsigned second)
 {
 	(void)self, (void)statement_id, (void)request_id, (void)first, (void)second;
 }
 
-static void aside_after(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id, unsigned first,
-			unsigned second, struct fb_profiler_stats *stats)
+static void aside_after(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
+			unsigned first, unsigned second, struct fb_profiler_stats *stats)
 {
 	(void)self, (void)statement_id, (void)request_id, (void)first, (void)second, (void)stats;
 }

@@ -19,10 +19,10 @@ struct fb_timestamp_tz {
 };
 
 /* Status vectors: code, argument, … ended by 0. */
-#define FB_ARG_END 0
-#define FB_ARG_GDS 1
+#define FB_ARG_END    0
+#define FB_ARG_GDS    1
 #define FB_ARG_STRING 2
-#define FB_RANDOM 335544382 /* isc_random: "@1" */
+#define FB_RANDOM     335544382 /* isc_random: "@1" */
 
 struct fb_status {
 	void *unused;
@@ -52,17 +52,18 @@ struct fb_attachment_vtable {
 	uintptr_t version;
 	void (*add_ref)(struct fb_attachment *self);
 	int (*release)(struct fb_attachment *self);
-	void (*get_info)(struct fb_attachment *self, struct fb_status *status, unsigned items_length,
-			 const unsigned char *items, unsigned buffer_length, unsigned char *buffer);
+	void (*get_info)(struct fb_attachment *self, struct fb_status *status,
+			 unsigned items_length, const unsigned char *items, unsigned buffer_length,
+			 unsigned char *buffer);
 };
 
 /* Items of get_info(): each answers with item, 2 bytes of length (little-endian), and a value. */
 enum fb_info_item {
 	FB_INFO_END = 1,
-	FB_INFO_DB_ID = 4,	      /* a count, then length-prefixed strings: path, host */
-	FB_INFO_ATTACHMENT_ID = 22,   /* a little-endian integer */
+	FB_INFO_DB_ID = 4,		/* a count, then length-prefixed strings: path, host */
+	FB_INFO_ATTACHMENT_ID = 22,	/* a little-endian integer */
 	FB_INFO_FIREBIRD_VERSION = 103, /* a count, then length-prefixed strings */
-	FB_INFO_USERNAME = 147	      /* a string */
+	FB_INFO_USERNAME = 147		/* a string */
 };
 
 struct fb_master {
@@ -114,8 +115,8 @@ struct fb_plugin_manager {
 struct fb_plugin_manager_vtable {
 	void *unused;
 	uintptr_t version;
-	void (*register_plugin_factory)(struct fb_plugin_manager *self, unsigned type, const char *name,
-					struct fb_plugin_factory *factory);
+	void (*register_plugin_factory)(struct fb_plugin_manager *self, unsigned type,
+					const char *name, struct fb_plugin_factory *factory);
 };
 
 /* ---- What we implement ---- */
@@ -133,8 +134,8 @@ struct fb_plugin_factory {
 struct fb_plugin_factory_vtable {
 	void *unused;
 	uintptr_t version;
-	struct fb_profiler_plugin *(*create_plugin)(struct fb_plugin_factory *self, struct fb_status *status,
-						    void *config);
+	struct fb_profiler_plugin *(*create_plugin)(struct fb_plugin_factory *self,
+						    struct fb_status *status, void *config);
 };
 
 #define FB_PROFILER_PLUGIN_VERSION 4u
@@ -151,9 +152,10 @@ struct fb_profiler_plugin_vtable {
 	int (*release)(struct fb_profiler_plugin *self);
 	void (*set_owner)(struct fb_profiler_plugin *self, void *owner);
 	void *(*get_owner)(struct fb_profiler_plugin *self);
-	void (*init)(struct fb_profiler_plugin *self, struct fb_status *status, struct fb_attachment *attachment,
-		     uint64_t ticks_frequency);
-	struct fb_profiler_session *(*start_session)(struct fb_profiler_plugin *self, struct fb_status *status,
+	void (*init)(struct fb_profiler_plugin *self, struct fb_status *status,
+		     struct fb_attachment *attachment, uint64_t ticks_frequency);
+	struct fb_profiler_session *(*start_session)(struct fb_profiler_plugin *self,
+						     struct fb_status *status,
 						     const char *description, const char *options,
 						     struct fb_timestamp_tz timestamp);
 	void (*flush)(struct fb_profiler_plugin *self, struct fb_status *status);
@@ -174,7 +176,7 @@ struct fb_profiler_stats_vtable {
 #define FB_PROFILER_SESSION_VERSION 4u
 
 #define FB_PROFILER_BEFORE_EVENTS 1u
-#define FB_PROFILER_AFTER_EVENTS 2u
+#define FB_PROFILER_AFTER_EVENTS  2u
 
 struct fb_profiler_session {
 	void *unused;
@@ -188,38 +190,49 @@ struct fb_profiler_session_vtable {
 	int64_t (*get_id)(struct fb_profiler_session *self);
 	unsigned (*get_flags)(struct fb_profiler_session *self);
 	void (*cancel)(struct fb_profiler_session *self, struct fb_status *status);
-	void (*finish)(struct fb_profiler_session *self, struct fb_status *status, struct fb_timestamp_tz timestamp);
-	void (*define_statement)(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				 int64_t parent_statement_id, const char *type, const char *package_name,
+	void (*finish)(struct fb_profiler_session *self, struct fb_status *status,
+		       struct fb_timestamp_tz timestamp);
+	void (*define_statement)(struct fb_profiler_session *self, struct fb_status *status,
+				 int64_t statement_id, int64_t parent_statement_id,
+				 const char *type, const char *package_name,
 				 const char *routine_name, const char *sql_text);
-	void (*define_cursor)(struct fb_profiler_session *self, int64_t statement_id, unsigned cursor_id,
-			      const char *name, unsigned line, unsigned column);
-	void (*define_record_source)(struct fb_profiler_session *self, int64_t statement_id, unsigned cursor_id,
-				     unsigned record_source_id, unsigned level, const char *access_path,
-				     unsigned parent_record_source_id);
-	void (*on_request_start)(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				 int64_t request_id, int64_t caller_statement_id, int64_t caller_request_id,
+	void (*define_cursor)(struct fb_profiler_session *self, int64_t statement_id,
+			      unsigned cursor_id, const char *name, unsigned line, unsigned column);
+	void (*define_record_source)(struct fb_profiler_session *self, int64_t statement_id,
+				     unsigned cursor_id, unsigned record_source_id, unsigned level,
+				     const char *access_path, unsigned parent_record_source_id);
+	void (*on_request_start)(struct fb_profiler_session *self, struct fb_status *status,
+				 int64_t statement_id, int64_t request_id,
+				 int64_t caller_statement_id, int64_t caller_request_id,
 				 struct fb_timestamp_tz timestamp);
-	void (*on_request_finish)(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				  int64_t request_id, struct fb_timestamp_tz timestamp,
+	void (*on_request_finish)(struct fb_profiler_session *self, struct fb_status *status,
+				  int64_t statement_id, int64_t request_id,
+				  struct fb_timestamp_tz timestamp,
 				  struct fb_profiler_stats *stats);
-	void (*before_psql_line_column)(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
-					unsigned line, unsigned column);
-	void (*after_psql_line_column)(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
-				       unsigned line, unsigned column, struct fb_profiler_stats *stats);
+	void (*before_psql_line_column)(struct fb_profiler_session *self, int64_t statement_id,
+					int64_t request_id, unsigned line, unsigned column);
+	void (*after_psql_line_column)(struct fb_profiler_session *self, int64_t statement_id,
+				       int64_t request_id, unsigned line, unsigned column,
+				       struct fb_profiler_stats *stats);
 	void (*before_record_source_open)(struct fb_profiler_session *self, int64_t statement_id,
-					  int64_t request_id, unsigned cursor_id, unsigned record_source_id);
-	void (*after_record_source_open)(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
-					 unsigned cursor_id, unsigned record_source_id,
+					  int64_t request_id, unsigned cursor_id,
+					  unsigned record_source_id);
+	void (*after_record_source_open)(struct fb_profiler_session *self, int64_t statement_id,
+					 int64_t request_id, unsigned cursor_id,
+					 unsigned record_source_id,
 					 struct fb_profiler_stats *stats);
-	void (*before_record_source_get_record)(struct fb_profiler_session *self, int64_t statement_id,
-						int64_t request_id, unsigned cursor_id, unsigned record_source_id);
-	void (*after_record_source_get_record)(struct fb_profiler_session *self, int64_t statement_id,
-					       int64_t request_id, unsigned cursor_id, unsigned record_source_id,
+	void (*before_record_source_get_record)(struct fb_profiler_session *self,
+						int64_t statement_id, int64_t request_id,
+						unsigned cursor_id, unsigned record_source_id);
+	void (*after_record_source_get_record)(struct fb_profiler_session *self,
+					       int64_t statement_id, int64_t request_id,
+					       unsigned cursor_id, unsigned record_source_id,
 					       struct fb_profiler_stats *stats);
-	void (*define_statement2)(struct fb_profiler_session *self, struct fb_status *status, int64_t statement_id,
-				  int64_t parent_statement_id, const char *type, const char *schema_name,
-				  const char *package_name, const char *routine_name, const char *sql_text);
+	void (*define_statement2)(struct fb_profiler_session *self, struct fb_status *status,
+				  int64_t statement_id, int64_t parent_statement_id,
+				  const char *type, const char *schema_name,
+				  const char *package_name, const char *routine_name,
+				  const char *sql_text);
 };
 
 /* Exported: what the engine looks up in the plugin's module. */

@@ -54,7 +54,8 @@ static void block_signals(sigset_t *blocked, sigset_t *before)
 	pthread_sigmask(SIG_BLOCK, blocked, before);
 }
 
-static void drop_signals(const sigset_t *blocked, const sigset_t *before, const sigset_t *pending_before)
+static void drop_signals(const sigset_t *blocked, const sigset_t *before,
+			 const sigset_t *pending_before)
 {
 	const struct timespec at_once = { 0 };
 	sigset_t ours = *blocked;

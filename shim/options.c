@@ -17,7 +17,8 @@
 
 void options_init(struct options *options)
 {
-	*options = (struct options){ .interval = SAMPLER_INTERVAL_DEFAULT, .sql_text = SQL_TEXT_FULL };
+	*options =
+		(struct options){ .interval = SAMPLER_INTERVAL_DEFAULT, .sql_text = SQL_TEXT_FULL };
 }
 
 /* Each reads `value` (NULL: no '=' was given) and returns whether it is allowed. */
@@ -31,7 +32,8 @@ static bool set_interval(struct options *options, const char *value)
 		return false;
 	errno = 0;
 	number = strtoull(value, &end, 10);
-	if (errno || *end || number < SAMPLER_INTERVAL_MIN / NS_PER_US || number > SAMPLER_INTERVAL_MAX / NS_PER_US)
+	if (errno || *end || number < SAMPLER_INTERVAL_MIN / NS_PER_US ||
+	    number > SAMPLER_INTERVAL_MAX / NS_PER_US)
 		return false;
 	options->interval = number * NS_PER_US;
 	return true;
@@ -113,18 +115,22 @@ static bool parse_one(struct options *options, const char *where, const char *te
 			continue;
 		if (known[i].set(options, equals ? value : NULL))
 			return true;
-		snprintf(error, OPTIONS_ERROR_SIZE, "fbprof: option %s%s%s in %s: allowed is %s", known[i].name,
-			 equals ? "=" : " without a value", value, where, known[i].allowed);
+		snprintf(error, OPTIONS_ERROR_SIZE, "fbprof: option %s%s%s in %s: allowed is %s",
+			 known[i].name, equals ? "=" : " without a value", value, where,
+			 known[i].allowed);
 		return false;
 	}
-	used = (size_t)snprintf(error, OPTIONS_ERROR_SIZE, "fbprof: unknown option %s%s%s in %s: known are", name,
+	used = (size_t)snprintf(error, OPTIONS_ERROR_SIZE,
+				"fbprof: unknown option %s%s%s in %s: known are", name,
 				equals ? "=" : "", value, where);
 	for (size_t i = 0; i < KNOWN_COUNT && used < OPTIONS_ERROR_SIZE; i++)
-		used += (size_t)snprintf(error + used, OPTIONS_ERROR_SIZE - used, "%s %s", i ? "," : "", known[i].name);
+		used += (size_t)snprintf(error + used, OPTIONS_ERROR_SIZE - used, "%s %s",
+					 i ? "," : "", known[i].name);
 	return false;
 }
 
-bool options_parse(struct options *options, const char *where, const char *text, char error[OPTIONS_ERROR_SIZE])
+bool options_parse(struct options *options, const char *where, const char *text,
+		   char error[OPTIONS_ERROR_SIZE])
 {
 	struct options result = *options;
 

@@ -30,6 +30,7 @@ void options_init(struct options *options);
  * returns false, with a sentence in `error` that names the option, the value and what is allowed,
  * and leaves `options` as it was.  No state, any thread.
  */
-bool options_parse(struct options *options, const char *where, const char *text, char error[OPTIONS_ERROR_SIZE]);
+bool options_parse(struct options *options, const char *where, const char *text,
+		   char error[OPTIONS_ERROR_SIZE]);
 
 #endif

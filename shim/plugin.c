@@ -52,7 +52,8 @@ static void copy_first_string(char *to, size_t room, const unsigned char *value,
 		copy_text(to, room, value + 2, value[1]);
 }
 
-static void read_item(struct attachment_info *info, unsigned item, const unsigned char *value, unsigned size)
+static void read_item(struct attachment_info *info, unsigned item, const unsigned char *value,
+		      unsigned size)
 {
 	switch (item) {
 	case FB_INFO_ATTACHMENT_ID:
@@ -70,14 +71,17 @@ static void read_item(struct attachment_info *info, unsigned item, const unsigne
 	}
 }
 
-static void ask_attachment(struct attachment_info *info, struct fb_status *status, struct fb_attachment *attachment)
+static void ask_attachment(struct attachment_info *info, struct fb_status *status,
+			   struct fb_attachment *attachment)
 {
-	static const unsigned char items[] = { FB_INFO_ATTACHMENT_ID, FB_INFO_USERNAME, FB_INFO_DB_ID,
-					       FB_INFO_FIREBIRD_VERSION, FB_INFO_END };
+	static const unsigned char items[] = { FB_INFO_ATTACHMENT_ID, FB_INFO_USERNAME,
+					       FB_INFO_DB_ID, FB_INFO_FIREBIRD_VERSION,
+					       FB_INFO_END };
 	unsigned char answer[4096] = { FB_INFO_END };
 	unsigned place = 0;
 
-	attachment->vtable->get_info(attachment, status, sizeof(items), items, sizeof(answer), answer);
+	attachment->vtable->get_info(attachment, status, sizeof(items), items, sizeof(answer),
+				     answer);
 	/* What it doesn't tell stays empty: that is no reason to fail. */
 	if (status->vtable->get_state(status) & FB_STATUS_ERRORS)
 		status->vtable->init(status);
@@ -119,8 +123,8 @@ static void *get_owner(struct fb_profiler_plugin *interface)
 	return plugin_of(interface)->owner;
 }
 
-static void init(struct fb_profiler_plugin *interface, struct fb_status *status, struct fb_attachment *attachment,
-		 uint64_t ticks_frequency)
+static void init(struct fb_profiler_plugin *interface, struct fb_status *status,
+		 struct fb_attachment *attachment, uint64_t ticks_frequency)
 {
 	struct plugin *plugin = plugin_of(interface);
 
@@ -131,13 +135,15 @@ static void init(struct fb_profiler_plugin *interface, struct fb_status *status,
 /* The engine copies what the vector points to before it returns to us. */
 static void set_error(struct fb_status *status, const char *sentence)
 {
-	const intptr_t vector[] = { FB_ARG_GDS, FB_RANDOM, FB_ARG_STRING, (intptr_t)sentence, FB_ARG_END };
+	const intptr_t vector[] = { FB_ARG_GDS, FB_RANDOM, FB_ARG_STRING, (intptr_t)sentence,
+				    FB_ARG_END };
 
 	status->vtable->set_errors(status, vector);
 }
 
-static struct fb_profiler_session *start_session(struct fb_profiler_plugin *interface, struct fb_status *status,
-						 const char *description, const char *options_text,
+static struct fb_profiler_session *start_session(struct fb_profiler_plugin *interface,
+						 struct fb_status *status, const char *description,
+						 const char *options_text,
 						 struct fb_timestamp_tz timestamp)
 {
 	struct plugin *plugin = plugin_of(interface);
@@ -178,8 +184,8 @@ static const struct fb_profiler_plugin_vtable plugin_vtable = {
 
 /* ---- The factory and the module ---- */
 
-static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factory, struct fb_status *status,
-						void *config)
+static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factory,
+						struct fb_status *status, void *config)
 {
 	struct plugin *plugin = calloc(1, sizeof(*plugin));
 
@@ -205,6 +211,8 @@ __attribute__((visibility("default"))) void firebird_plugin(struct fb_master *ma
 
 	if (config)
 		notice_set_directory(config->vtable->get_directory(config, FB_DIR_LOG));
-	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, "Default_Profiler", &factory);
-	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, "fbprof", &factory);
+	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER,
+						 "Default_Profiler", &factory);
+	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, "fbprof",
+						 &factory);
 }

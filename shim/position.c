@@ -13,7 +13,8 @@ static bool is_on_stack(const struct session *session, const struct request *req
 {
 	uint32_t depth = frame_stack_depth(session->stack);
 
-	return request->was_on_stack && request->frame < depth && session->owner[request->frame] == request &&
+	return request->was_on_stack && request->frame < depth &&
+	       session->owner[request->frame] == request &&
 	       frame_kind(frame_stack_at(session->stack, request->frame)) == FRAME_REQUEST;
 }
 
@@ -32,7 +33,8 @@ void position_resume(struct session *session)
 	if (!thread_id)
 		thread_id = gettid();
 	atomic_store_explicit(&stack->thread_id, thread_id, memory_order_relaxed);
-	atomic_store_explicit(&stack->thread_frame, (uintptr_t)__builtin_frame_address(0), memory_order_relaxed);
+	atomic_store_explicit(&stack->thread_frame, (uintptr_t)__builtin_frame_address(0),
+			      memory_order_relaxed);
 	if (clock_is_ours)
 		clock_enter(stack);
 	sampler_wake();
@@ -83,7 +85,8 @@ static void enter_stack(struct session *session, struct request *request)
 	while (caller && !is_on_stack(session, caller)) {
 		caller->above = above;
 		above = caller;
-		caller = caller->caller_id ? table_get(&session->requests, caller->caller_id) : NULL;
+		caller =
+			caller->caller_id ? table_get(&session->requests, caller->caller_id) : NULL;
 		if (caller == request)
 			break; /* nonsense, but no reason to hang */
 	}
@@ -101,7 +104,8 @@ struct request *position_enter(struct session *session, int64_t statement_id, in
 	struct request *request = table_get(&session->requests, request_id);
 
 	if (!request)
-		request = request_start(session, statement_id, request_id, 0, 0, ns_now(CLOCK_REALTIME));
+		request = request_start(session, statement_id, request_id, 0, 0,
+					ns_now(CLOCK_REALTIME));
 	errno = error;
 	if (!request) {
 		session_step_aside(session);
@@ -122,7 +126,8 @@ struct request *position_enter(struct session *session, int64_t statement_id, in
 void position_pop_missing(struct session *session, const struct request *request, uint64_t frame)
 {
 	for (uint32_t i = frame_stack_depth(session->stack); i > request->frame + 1; i--) {
-		if (frame_stack_at(session->stack, i - 1) == frame && session->owner[i - 1] == request) {
+		if (frame_stack_at(session->stack, i - 1) == frame &&
+		    session->owner[i - 1] == request) {
 			frame_stack_cut(session->stack, i - 1);
 			return;
 		}

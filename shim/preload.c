@@ -49,8 +49,8 @@ static bool is_interposed(void)
 {
 	Dl_info theirs, ours;
 
-	return dladdr(dlsym(RTLD_DEFAULT, "clock_gettime"), &theirs) && dladdr((void *)is_interposed, &ours) &&
-	       theirs.dli_fbase == ours.dli_fbase;
+	return dladdr(dlsym(RTLD_DEFAULT, "clock_gettime"), &theirs) &&
+	       dladdr((void *)is_interposed, &ours) && theirs.dli_fbase == ours.dli_fbase;
 }
 
 __attribute__((constructor)) static void find_real_functions(void)
@@ -107,5 +107,6 @@ EXPORT void *dlopen(const char *file, int mode)
 
 EXPORT int clock_gettime(clockid_t id, struct timespec *time)
 {
-	return clock_answer(id, time, atomic_load_explicit(&real_clock_gettime, memory_order_relaxed));
+	return clock_answer(id, time,
+			    atomic_load_explicit(&real_clock_gettime, memory_order_relaxed));
 }

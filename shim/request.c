@@ -2,8 +2,8 @@
  * Requests of a session: executions of statements, from their start to their end.  When requests are
  * told apart, each has counters of its own, which its end turns into one record.
  */
-#include "session_private.h"
 #include "../output/log_put.h"
+#include "session_private.h"
 
 #include <stdlib.h>
 
@@ -17,7 +17,9 @@ static struct request *request_new(struct session *session, int64_t id, struct s
 		session->free_requests = request->next_free;
 	else if (!(request = malloc(sizeof(*request))))
 		return NULL;
-	*request = (struct request){ .id = id, .statement = statement, .caller_id = (int64_t)head->caller_request_id };
+	*request = (struct request){ .id = id,
+				     .statement = statement,
+				     .caller_id = (int64_t)head->caller_request_id };
 	counters_init(&request->own_counters);
 	head->session = session->stream.session;
 	head->statement = statement->index;
@@ -29,7 +31,8 @@ static struct request *request_new(struct session *session, int64_t id, struct s
 		request->counters = &statement->counters;
 		head->caller_statement_id = head->caller_request_id = 0;
 	}
-	if (!counters_grow(request->counters, session->stream.log, head, 0) || !table_put(&session->requests, id, request)) {
+	if (!counters_grow(request->counters, session->stream.log, head, 0) ||
+	    !table_put(&session->requests, id, request)) {
 		counters_release(&request->own_counters, session->stream.log);
 		free(request);
 		return NULL;
@@ -44,7 +47,7 @@ void request_free(struct request *request)
 }
 
 struct request *request_start(struct session *session, int64_t statement_id, int64_t id,
-				     int64_t caller_statement_id, int64_t caller_id, int64_t start_time)
+			      int64_t caller_statement_id, int64_t caller_id, int64_t start_time)
 {
 	struct log_block head = {
 		.caller_statement_id = (uint64_t)caller_statement_id,
@@ -90,7 +93,9 @@ static bool put_request(struct session *session, const struct request *request, 
 	place = varint_put(place, head->caller_statement_id);
 	place = varint_put(place, head->caller_request_id);
 	place = log_put_i64(place, head->start_time);
-	place = varint_put(place, finish_time > head->start_time ? (uint64_t)(finish_time - head->start_time) : 0);
+	place = varint_put(place, finish_time > head->start_time ?
+					  (uint64_t)(finish_time - head->start_time) :
+					  0);
 	place = varint_put(place, 1);
 	place = varint_put(place, (uint64_t)elapsed);
 	for (uint32_t cell = 0; cell < cells; cell++) {
@@ -117,7 +122,8 @@ void request_finish(struct session *session, struct request *request, int64_t ti
 	add_to_cell(cell_at(request->counters, LOG_CELL_FINISHED), 1);
 	if (request->serial) {
 		if (put_request(session, request, time, elapsed, &stays))
-			counters_release(&request->own_counters, stays ? NULL : session->stream.log);
+			counters_release(&request->own_counters,
+					 stays ? NULL : session->stream.log);
 		else
 			session_step_aside(session);
 	}

@@ -2,9 +2,9 @@
  * A session's start and end: see session.h.  What happens between is in events.c.
  */
 #define _GNU_SOURCE
-#include "session_private.h"
-#include "notice.h"
 #include "../output/log_put.h"
+#include "notice.h"
+#include "session_private.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -49,7 +49,8 @@ int64_t ns_now(clockid_t clock)
 
 static void put_session_end(struct session *session, enum log_session_end how, int64_t time)
 {
-	uint8_t *place = log_record_begin(&session->stream, LOG_REC_SESSION_END, 8 + VARINT_MAX_SIZE);
+	uint8_t *place =
+		log_record_begin(&session->stream, LOG_REC_SESSION_END, 8 + VARINT_MAX_SIZE);
 
 	if (place) {
 		place = varint_put(place, how);
@@ -79,7 +80,8 @@ void session_cancel(struct fb_profiler_session *interface, struct fb_status *sta
 	end(session_of(interface), LOG_END_CANCELLED, ns_now(CLOCK_REALTIME));
 }
 
-void session_finish(struct fb_profiler_session *interface, struct fb_status *status, struct fb_timestamp_tz timestamp)
+void session_finish(struct fb_profiler_session *interface, struct fb_status *status,
+		    struct fb_timestamp_tz timestamp)
 {
 	(void)status;
 	end(session_of(interface), LOG_END_FINISHED, ns_since_1970(timestamp));
@@ -199,7 +201,8 @@ static bool is_first_of_attachment(const struct attachment_info *attachment)
 		uint64_t who;
 		int64_t when;
 	} recent[64]; /* direct-mapped: whoever is pushed out counts as new */
-	uint64_t who = (fingerprint(attachment->database) ^ (uint64_t)attachment->id) * 0x9e3779b97f4a7c15u;
+	uint64_t who = (fingerprint(attachment->database) ^ (uint64_t)attachment->id) *
+		       0x9e3779b97f4a7c15u;
 	size_t slot = who >> 58;
 	int64_t now = ns_now(CLOCK_MONOTONIC);
 	bool first;
@@ -219,8 +222,9 @@ static bool put_session_start(struct session *session, const struct attachment_i
 	const size_t text_limit = 1020;
 	unsigned flags = (session->options.detailed ? LOG_SESSION_DETAILED : 0) |
 			 (clock_is_ours ? LOG_SESSION_PRELOAD : 0);
-	uint8_t *place = log_record_begin(&session->stream, LOG_REC_SESSION_START,
-					  12 * VARINT_MAX_SIZE + sizeof(*attachment) + 2 * text_limit);
+	uint8_t *place =
+		log_record_begin(&session->stream, LOG_REC_SESSION_START,
+				 12 * VARINT_MAX_SIZE + sizeof(*attachment) + 2 * text_limit);
 
 	if (!place)
 		return false;
@@ -234,7 +238,8 @@ static bool put_session_start(struct session *session, const struct attachment_i
 	place = log_put_string(place, attachment->database, sizeof(attachment->database));
 	place = log_put_string(place, attachment->engine, sizeof(attachment->engine));
 	place = log_put_string(place, options_text ? options_text : "", text_limit);
-	place = log_put_nullable(place, description && *description ? description : NULL, text_limit);
+	place = log_put_nullable(place, description && *description ? description : NULL,
+				 text_limit);
 	log_record_end(&session->stream, place);
 	return true;
 }
@@ -258,8 +263,12 @@ static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
 		shift = 10 * (unsigned)(unit - units + 1);
 		end++;
 	}
-	if (errno || *end || *text < '0' || *text > '9' || !number || number > UINT64_MAX >> shift) {
-		snprintf(error, error_size, "FBPROF_MAX_BYTES=%.40s: allowed is a number of bytes, or one with K, M or G behind it", text);
+	if (errno || *end || *text < '0' || *text > '9' || !number ||
+	    number > UINT64_MAX >> shift) {
+		snprintf(
+			error, error_size,
+			"FBPROF_MAX_BYTES=%.40s: allowed is a number of bytes, or one with K, M or G behind it",
+			text);
 		return false;
 	}
 	*bytes = number << shift;
@@ -267,13 +276,14 @@ static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
 }
 
 static bool start_recording(struct session *session, const struct attachment_info *attachment,
-			    const char *options_text, const char *description, int64_t start_time, char *error,
-			    size_t error_size)
+			    const char *options_text, const char *description, int64_t start_time,
+			    char *error, size_t error_size)
 {
 	struct log_options log_options = {
 		.directory = secure_getenv("FBPROF_DIR"),
 		.program = program_invocation_short_name,
-		.clock = clock_is_ours ? "CLOCK_MONOTONIC_RAW, as of the sampler's last look" : "CLOCK_MONOTONIC_RAW",
+		.clock = clock_is_ours ? "CLOCK_MONOTONIC_RAW, as of the sampler's last look" :
+					 "CLOCK_MONOTONIC_RAW",
 		.on_stop = notice,
 	};
 	struct log *log = log_get();
@@ -290,14 +300,19 @@ static bool start_recording(struct session *session, const struct attachment_inf
 		log_block_publish(session->totals_block, LOG_BLOCK_SESSION);
 		frame_stack_source_init(&session->source, session->stack, !clock_is_ours);
 		session->target.source = &session->source.source;
-		session->target.totals = (struct log_session_totals *)session->totals_block->payload;
+		session->target.totals =
+			(struct log_session_totals *)session->totals_block->payload;
 		session->target.interval = session->options.interval;
 		session->recording = sampler_add(&session->target);
 		if (!session->recording)
-			snprintf(error, error_size, "the sampler's thread could not be started: check the limit of threads");
+			snprintf(
+				error, error_size,
+				"the sampler's thread could not be started: check the limit of threads");
 	} else {
-		snprintf(error, error_size, "no space is left in %s, or no memory: free some, or raise FBPROF_MAX_BYTES",
-			 log_path(log));
+		snprintf(
+			error, error_size,
+			"no space is left in %s, or no memory: free some, or raise FBPROF_MAX_BYTES",
+			log_path(log));
 	}
 	if (!session->recording) {
 		log_stream_close(&session->stream);
@@ -306,10 +321,10 @@ static bool start_recording(struct session *session, const struct attachment_inf
 	return session->recording;
 }
 
-struct fb_profiler_session *session_start(const struct attachment_info *attachment, const struct options *options,
-					  const char *options_text, const char *description,
-					  struct fb_timestamp_tz timestamp, uint64_t ticks_frequency, char *error,
-					  size_t error_size)
+struct fb_profiler_session *session_start(const struct attachment_info *attachment,
+					  const struct options *options, const char *options_text,
+					  const char *description, struct fb_timestamp_tz timestamp,
+					  uint64_t ticks_frequency, char *error, size_t error_size)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct session *session = calloc(1, sizeof(*session));
@@ -331,8 +346,8 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 		snprintf(error, error_size, "out of memory");
 	} else {
 		session->stack->bare_depth = options->detailed ? 2 : 1;
-		ready = start_recording(session, attachment, options_text, description, ns_since_1970(timestamp),
-					error, error_size);
+		ready = start_recording(session, attachment, options_text, description,
+					ns_since_1970(timestamp), error, error_size);
 	}
 	if (!ready) {
 		if (session)

@@ -20,9 +20,9 @@ struct attachment_info {
  * Starts a session and its part of the log.  NULL, and one sentence in `error`, if that can't be:
  * what went wrong and what to do.  The engine disposes of it through the vtable.
  */
-struct fb_profiler_session *session_start(const struct attachment_info *attachment, const struct options *options,
-					  const char *options_text, const char *description,
-					  struct fb_timestamp_tz timestamp, uint64_t ticks_frequency, char *error,
-					  size_t error_size);
+struct fb_profiler_session *session_start(const struct attachment_info *attachment,
+					  const struct options *options, const char *options_text,
+					  const char *description, struct fb_timestamp_tz timestamp,
+					  uint64_t ticks_frequency, char *error, size_t error_size);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include <errno.h>
 
-#define likely(condition) __builtin_expect(!!(condition), 1)
+#define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 struct line {
@@ -33,8 +33,8 @@ struct cursor {
 
 struct statement {
 	int64_t id;
-	uint32_t index; /* from 1 */
-	uint32_t cells; /* how many are in use */
+	uint32_t index;	    /* from 1 */
+	uint32_t cells;	    /* how many are in use */
 	struct line *lines; /* open addressing, a power of two */
 	uint32_t line_room, line_count, last_line;
 	struct cursor *cursors; /* by cursor id */
@@ -46,9 +46,9 @@ struct request {
 	int64_t id;
 	struct statement *statement;
 	struct counters *counters;
-	int64_t caller_id;   /* 0: none */
+	int64_t caller_id;     /* 0: none */
 	struct request *above; /* while its frame is about to be pushed: the one to push next */
-	uint32_t frame;	     /* where on the stack it is, or was */
+	uint32_t frame;	       /* where on the stack it is, or was */
 	bool was_on_stack;
 	uint64_t serial; /* 0: not told apart */
 	struct counters own_counters;
@@ -106,12 +106,14 @@ int64_t ns_now(clockid_t clock);
 /* ---- statement.c ---- */
 
 /* These return false or NULL if recording has stopped or memory is out: the session has to step aside. */
-bool statement_define(struct session *session, int64_t id, int64_t parent_id, const char *type, const char *schema,
-		      const char *package, const char *routine, const char *sql);
-bool statement_define_cursor(struct session *session, int64_t statement_id, unsigned cursor_id, const char *name,
-			     unsigned line, unsigned column);
-bool statement_define_record_source(struct session *session, int64_t statement_id, unsigned cursor_id, unsigned id,
-				    unsigned level, const char *access_path, unsigned parent_id);
+bool statement_define(struct session *session, int64_t id, int64_t parent_id, const char *type,
+		      const char *schema, const char *package, const char *routine,
+		      const char *sql);
+bool statement_define_cursor(struct session *session, int64_t statement_id, unsigned cursor_id,
+			     const char *name, unsigned line, unsigned column);
+bool statement_define_record_source(struct session *session, int64_t statement_id,
+				    unsigned cursor_id, unsigned id, unsigned level,
+				    const char *access_path, unsigned parent_id);
 struct statement *statement_find(struct session *session, int64_t id);
 void statement_free(struct statement *statement);
 
@@ -122,8 +124,8 @@ struct line *line_search(struct session *session, struct statement *statement, u
 uint64_t fingerprint(const char *text);
 
 /* The line that was executed after the last one before is the one that comes now, nearly always. */
-static inline struct line *line_find(struct session *session, struct statement *statement, unsigned line_number,
-				     unsigned column)
+static inline struct line *line_find(struct session *session, struct statement *statement,
+				     unsigned line_number, unsigned column)
 {
 	uint64_t key = (uint64_t)line_number << 32 | column;
 	struct line *line = &statement->lines[statement->lines[statement->last_line].next];
@@ -134,7 +136,8 @@ static inline struct line *line_find(struct session *session, struct statement *
 }
 
 /* The cell that counts how often the record source was opened; 0 if it was not defined. */
-static inline uint32_t record_source_cell(const struct statement *statement, unsigned cursor_id, unsigned id)
+static inline uint32_t record_source_cell(const struct statement *statement, unsigned cursor_id,
+					  unsigned id)
 {
 	const struct cursor *cursor;
 
@@ -151,7 +154,8 @@ struct request *request_start(struct session *session, int64_t statement_id, int
 			      int64_t caller_statement_id, int64_t caller_id, int64_t start_time);
 
 /* It has finished, at `time` in ns since 1970, and took `elapsed` ns by the engine's clock. */
-void request_finish(struct session *session, struct request *request, int64_t time, int64_t elapsed);
+void request_finish(struct session *session, struct request *request, int64_t time,
+		    int64_t elapsed);
 
 /* Only at the session's end: what has not finished stays in the log as it is. */
 void request_free(struct request *request);
@@ -190,7 +194,8 @@ static inline void push(struct session *session, struct request *request, uint64
 		position_resume(session);
 }
 
-static inline struct request *current(struct session *session, int64_t statement_id, int64_t request_id)
+static inline struct request *current(struct session *session, int64_t statement_id,
+				      int64_t request_id)
 {
 	struct request *request = session->current;
 

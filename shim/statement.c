@@ -2,8 +2,8 @@
  * Statements of a session, with their lines, cursors and record sources: what gives them cells, and
  * says so in the log.  Looking up what is known is in session_private.h.
  */
-#include "session_private.h"
 #include "../output/log_put.h"
+#include "session_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ void statement_free(struct statement *statement)
 }
 
 bool statement_define(struct session *session, int64_t id, int64_t parent_id, const char *type,
-			     const char *schema, const char *package, const char *routine, const char *sql)
+		      const char *schema, const char *package, const char *routine, const char *sql)
 {
 	struct statement *statement = table_get(&session->statements, id);
 	uint32_t text = 0;
@@ -103,7 +103,8 @@ bool statement_define(struct session *session, int64_t id, int64_t parent_id, co
 		text = put_text(session, sql);
 	else if (sql && *sql && session->options.sql_text == SQL_TEXT_HASH)
 		text = put_fingerprint(session, sql);
-	place = log_record_begin(&session->stream, LOG_REC_STATEMENT, 4 * VARINT_MAX_SIZE + 4 * (NAME_BYTES + VARINT_MAX_SIZE));
+	place = log_record_begin(&session->stream, LOG_REC_STATEMENT,
+				 4 * VARINT_MAX_SIZE + 4 * (NAME_BYTES + VARINT_MAX_SIZE));
 	if (!place)
 		return false;
 	place = varint_put(place, statement->index);
@@ -149,7 +150,8 @@ static bool lines_grow(struct statement *statement)
 		const struct line *line = &statement->lines[i];
 
 		if (line->cell)
-			lines[line_slot(lines, room, line->key)] = (struct line){ .key = line->key, .cell = line->cell };
+			lines[line_slot(lines, room, line->key)] =
+				(struct line){ .key = line->key, .cell = line->cell };
 	}
 	free(statement->lines);
 	statement->lines = lines;
@@ -180,10 +182,10 @@ static struct line *line_define(struct session *session, struct statement *state
 	return line;
 }
 
-struct line *line_search(struct session *session, struct statement *statement,
-							  uint64_t key)
+struct line *line_search(struct session *session, struct statement *statement, uint64_t key)
 {
-	struct line *line = &statement->lines[line_slot(statement->lines, statement->line_room, key)];
+	struct line *line =
+		&statement->lines[line_slot(statement->lines, statement->line_room, key)];
 
 	if (unlikely(!line->cell)) {
 		int error = errno;
@@ -222,16 +224,17 @@ static bool array_grow(void **array, uint32_t *count, size_t item_size, uint32_t
 	return true;
 }
 
-bool statement_define_record_source(struct session *session, int64_t statement_id, unsigned cursor_id, unsigned id,
-				 unsigned level, const char *access_path, unsigned parent_id)
+bool statement_define_record_source(struct session *session, int64_t statement_id,
+				    unsigned cursor_id, unsigned id, unsigned level,
+				    const char *access_path, unsigned parent_id)
 {
 	struct statement *statement = statement_find(session, statement_id);
 	struct cursor *cursor;
 	uint32_t text;
 	uint8_t *place;
 
-	if (!statement ||
-	    !array_grow((void **)&statement->cursors, &statement->cursor_count, sizeof(struct cursor), cursor_id))
+	if (!statement || !array_grow((void **)&statement->cursors, &statement->cursor_count,
+				      sizeof(struct cursor), cursor_id))
 		return false;
 	cursor = &statement->cursors[cursor_id];
 	if (!array_grow((void **)&cursor->cells, &cursor->count, sizeof(uint32_t), id))
@@ -253,14 +256,15 @@ bool statement_define_record_source(struct session *session, int64_t statement_i
 	return true;
 }
 
-bool statement_define_cursor(struct session *session, int64_t statement_id, unsigned cursor_id, const char *name,
-			     unsigned line, unsigned column)
+bool statement_define_cursor(struct session *session, int64_t statement_id, unsigned cursor_id,
+			     const char *name, unsigned line, unsigned column)
 {
 	struct statement *statement = statement_find(session, statement_id);
 	uint8_t *place = NULL;
 
 	if (statement)
-		place = log_record_begin(&session->stream, LOG_REC_CURSOR, 5 * VARINT_MAX_SIZE + NAME_BYTES);
+		place = log_record_begin(&session->stream, LOG_REC_CURSOR,
+					 5 * VARINT_MAX_SIZE + NAME_BYTES);
 	if (!place)
 		return false;
 	place = varint_put(place, statement->index);

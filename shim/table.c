@@ -86,7 +86,8 @@ void table_remove(struct table *table, int64_t id)
 		if (!slot->value)
 			break;
 		/* It may move up unless its home lies between the hole (excluded) and itself. */
-		if (((i - home(table, slot->id)) & mask) >= ((i - (uint32_t)(hole - table->slots)) & mask)) {
+		if (((i - home(table, slot->id)) & mask) >=
+		    ((i - (uint32_t)(hole - table->slots)) & mask)) {
 			*hole = *slot;
 			hole = slot;
 		}

@@ -671,7 +671,8 @@ static void see_session_end(void *data, uint32_t session, uint64_t reason, int64
 	((struct seen *)data)->records++;
 }
 
-static void see_text(void *data, uint32_t session, uint32_t id, uint64_t to_come, struct log_string part)
+static void see_text(void *data, uint32_t session, uint32_t id, uint64_t to_come,
+		     struct log_string part)
 {
 	(void)session, (void)id, (void)to_come, (void)part;
 	((struct seen *)data)->records++;

@@ -212,7 +212,8 @@ static void on_session_end(void *data, uint32_t number, uint64_t reason, int64_t
 	loading->session->end_time = time;
 }
 
-static void on_text(void *data, uint32_t number, uint32_t id, uint64_t to_come, struct log_string part)
+static void on_text(void *data, uint32_t number, uint32_t id, uint64_t to_come,
+		    struct log_string part)
 {
 	struct loading *loading = loading_of(data, number);
 	struct text *text = g_hash_table_lookup(loading->texts, GUINT_TO_POINTER(id));
