@@ -136,8 +136,8 @@ int main(int argc, char **argv)
 {
 	const char *wanted = getenv("FBPROF_LIBRARY");
 	char self[PATH_MAX];
-	Suite *suite = suite_create("preload");
-	TCase *tcase = tcase_create("preload");
+	Suite *suite;
+	TCase *tcase;
 	SRunner *runner;
 	int failed;
 
@@ -151,6 +151,8 @@ int main(int argc, char **argv)
 	}
 	snprintf(modules, sizeof(modules), "%.4000s/.libs", dirname(self));
 
+	suite = suite_create("preload");
+	tcase = tcase_create("preload");
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, probes_work);
 	tcase_add_loop_test(tcase, nothing_changes, 0, PROBES);
