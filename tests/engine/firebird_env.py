@@ -5,6 +5,7 @@ Nothing here imports the driver, so that importing this module loads no Firebird
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -264,6 +265,15 @@ def alive(pid: int) -> bool:
 
 # Servers -----------------------------------------------------------------------------------------
 
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """In a child: SIGKILL when the tests end, however they do."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
@@ -294,7 +304,8 @@ class Server:
         self.process = subprocess.Popen(
             [str(self.root / 'bin/firebird'), '-p', str(self.port), '-e', str(self.root)],
             env=environment(self.root, preload=self.preload, log_dir=self.log_dir, **self.extra),
-            stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT, cwd=self.directory)
+            stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT, cwd=self.directory,
+            preexec_fn=_die_with_parent)
         try:
             wait_until(self._listening, f'the server listens on port {self.port}')
         except BaseException:

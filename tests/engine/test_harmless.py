@@ -21,7 +21,13 @@ values = []
 threads = [threading.Thread(target=lambda i=i: values.append(sum(range(i * 1000)))) for i in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-print(sorted(values), len(os.listdir('/proc/self/task')))
+def tasks():
+    # A joined thread may take a moment to vanish.
+    for _ in range(200):
+        if len(os.listdir('/proc/self/task')) == 1: break
+        time.sleep(0.01)
+    return len(os.listdir('/proc/self/task'))
+print(sorted(values), tasks())
 before = time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 print(time.clock_gettime(time.CLOCK_MONOTONIC_RAW) >= before)
 try:
@@ -32,7 +38,7 @@ print(ctypes.CDLL(None).getpid() == os.getpid())
 print(subprocess.run(['cat'], input=b'through a child', capture_output=True).stdout)
 pid = os.fork()
 if pid == 0:
-    print('child', len(os.listdir('/proc/self/task')), flush=True)
+    print('child', tasks(), flush=True)
     os._exit(0)
 os.waitpid(pid, 0)
 sys.exit(5)

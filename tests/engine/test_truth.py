@@ -6,7 +6,10 @@ tries. A profiler that is wrong is wrong in all of them.
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -41,12 +44,31 @@ def first_good_try(attempt_once, what: str) -> None:
     pytest.fail(f'{what}, in {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
 
 
+@pytest.fixture
+def busy_machine():
+    """Processes that want every CPU: what is profiled is interrupted again and again, anywhere."""
+    processes = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(os.cpu_count() or 1)]
+    yield
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
 @MODES
 @pytest.mark.parametrize('scenario', ['psql_loop', 'cross_join', 'cursor_loop', 'procedure_calls',
                                       'sleeping_client', 'failing_then_idle'])
 def test_charged_time_is_the_time_waited_for(scratch, database, root, profiler, scenario, options):
     """Within 2%; the client's own pauses are not charged."""
+    check_charged_time(scratch, database, root, profiler, scenario, options)
 
+
+@pytest.mark.parametrize('scenario', ['psql_loop', 'cursor_loop', 'sleeping_client'])
+def test_charged_time_on_a_busy_machine(scratch, database, root, profiler, busy_machine, scenario):
+    """Time in which an attachment waits for a CPU is its time, wherever it was interrupted; its client's is not."""
+    check_charged_time(scratch, database, root, profiler, scenario, '-')
+
+
+def check_charged_time(scratch, database, root, profiler, scenario, options):
     def attempt_once(attempt):
         timing, tables = run_timed(scratch, database, root, profiler, scenario, options, attempt)
         rows = requests_of(tables, timing['text'])

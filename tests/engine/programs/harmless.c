@@ -46,7 +46,7 @@ static void *read_clocks(void *failures)
 	return NULL;
 }
 
-static int count_threads(void)
+static int count_tasks(void)
 {
 	DIR *directory = opendir("/proc/self/task");
 	struct dirent *entry;
@@ -57,6 +57,14 @@ static int count_threads(void)
 	if (directory)
 		closedir(directory);
 	return count;
+}
+
+/* A joined thread may take a moment to vanish. */
+static int count_threads(void)
+{
+	for (int i = 0; i < 200 && count_tasks() > 1; i++)
+		usleep(10000);
+	return count_tasks();
 }
 
 static int work(void)
