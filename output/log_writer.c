@@ -53,9 +53,14 @@ struct mapping {
 	size_t size;
 };
 
-/* Chunks with room left, to be used by the next session: numbers, since mappings come and go. */
+/*
+ * Chunks with room left, to be used by the next session: their numbers, since mappings come and go.
+ * We don't ask the file what we know ourselves: it may have been damaged meanwhile.
+ */
 struct chunk_list {
-	uint64_t *index;
+	struct {
+		uint64_t index, used;
+	} * chunk;
 	size_t count, room;
 };
 
@@ -87,6 +92,7 @@ struct log {
 	struct chunk_list spare_records;
 	uint64_t blocks_chunk_index; /* the chunk that blocks are taken from; UINT64_MAX: none */
 	struct log_chunk_header *blocks_chunk; /* the same, if mapped */
+	uint64_t blocks_used;		       /* of it */
 	struct log_block **free_blocks;
 	size_t free_count, free_room;
 	_Atomic bool stopped;
@@ -397,6 +403,11 @@ static bool create_file(struct log *log, const struct log_options *options, char
 	struct stat status;
 	int directory_fd, problem;
 
+	if (options->directory && *options->directory && *options->directory != '/')
+		return fail(
+			error, error_size,
+			"FBPROF_DIR=%.200s is relative to who knows what: name it from the root on",
+			options->directory);
 	if (options->directory && strlen(options->directory) >= sizeof(directory))
 		return fail(
 			error, error_size,
@@ -539,14 +550,22 @@ static bool add_extent(struct log *log)
 	if (!chunks) {
 		chunks = reserved < EXTENT_MAX_CHUNKS ? reserved : EXTENT_MAX_CHUNKS;
 		start = log->file.size;
-		end = start + chunks * LOG_CHUNK_SIZE;
-		while (end + bytes_of_old_files(log) > log->max_bytes && delete_oldest(log))
+		while (start + chunks * LOG_CHUNK_SIZE + bytes_of_old_files(log) > log->max_bytes &&
+		       delete_oldest(log))
 			;
-		if (end > log->max_bytes) {
+		/* The last extents are as small as they need be. */
+		while (chunks > 1 && start + chunks * LOG_CHUNK_SIZE > log->max_bytes)
+			chunks /= 2;
+		if (start + chunks * LOG_CHUNK_SIZE > log->max_bytes) {
 			stop(log, LOG_QUOTA_REACHED, "it has reached FBPROF_MAX_BYTES");
 			return false;
 		}
-		problem = reserve(log->fd, start, end);
+		for (;; chunks /= 2) {
+			end = start + chunks * LOG_CHUNK_SIZE;
+			problem = reserve(log->fd, start, end);
+			if (!problem || chunks == 1)
+				break;
+		}
 		if (problem) {
 			snprintf(why, sizeof(why), "no space could be reserved (%s)",
 				 strerror(problem));
@@ -599,29 +618,32 @@ void log_stream_close(struct log_stream *stream)
 {
 	struct log *log = stream->log;
 	struct chunk_list *spare = &log->spare_records;
-	struct log_chunk_header *chunk = stream->chunk;
+	bool worthwhile = stream->chunk && stream->used + WORTHWHILE_ROOM <= LOG_CHUNK_ROOM;
 
 	stream->chunk = NULL;
-	if (!chunk || chunk->used + WORTHWHILE_ROOM > LOG_CHUNK_ROOM)
+	if (!worthwhile)
 		return;
 	log_lock(log);
 	if (spare->count == spare->room) {
 		size_t room = spare->room ? spare->room * 2 : 16;
-		uint64_t *index = realloc(spare->index, room * sizeof(*index));
+		void *chunk = realloc(spare->chunk, room * sizeof(*spare->chunk));
 
-		if (index) {
-			spare->index = index;
+		if (chunk) {
+			spare->chunk = chunk;
 			spare->room = room;
 		}
 	}
-	if (spare->count < spare->room)
-		spare->index[spare->count++] = chunk->index;
+	if (spare->count < spare->room) {
+		spare->chunk[spare->count].index = stream->index;
+		spare->chunk[spare->count++].used = stream->used;
+	}
 	log_unlock(log);
 }
 
-/* Framing around a payload that ends at `end`; makes it visible. */
-static void commit(struct log_chunk_header *chunk, uint8_t *record, uint8_t *end)
+/* Framing around the record's payload, which ends at `end`; makes it visible. */
+static void commit(struct log_stream *stream, uint8_t *end)
 {
+	uint8_t *record = stream->record;
 	uint32_t length = (uint32_t)(end - (record + LENGTH_SIZE + 1));
 	uint32_t crc = crc32c(0, record + LENGTH_SIZE, length + 1);
 
@@ -629,30 +651,38 @@ static void commit(struct log_chunk_header *chunk, uint8_t *record, uint8_t *end
 	record[1] = (uint8_t)(length >> 7 | 0x80);
 	record[2] = (uint8_t)(length >> 14 & 0x7f);
 	memcpy(end, &crc, 4);
-	store_release(&chunk->used, (uint64_t)(end + 4 - (uint8_t *)(chunk + 1)));
+	stream->used = (uint64_t)(end + 4 - (uint8_t *)(stream->chunk + 1));
+	store_release(&stream->chunk->used, stream->used);
 }
 
 /* Gives the stream a chunk and says in it whose records follow. */
 static bool next_chunk(struct log_stream *stream)
 {
 	struct log *log = stream->log;
+	struct chunk_list *spare = &log->spare_records;
 	struct log_chunk_header *chunk = NULL;
-	uint8_t *record;
 
 	log_lock(log);
 	/* Only a stream's first chunk may be an old one: readers rely on rising chunk numbers. */
-	if (!stream->chunk && !log->stopped && log->spare_records.count)
-		chunk = old_chunk(log, log->spare_records.index[--log->spare_records.count]);
-	if (!chunk)
+	if (!stream->chunk && !log->stopped && spare->count) {
+		spare->count--;
+		chunk = old_chunk(log, spare->chunk[spare->count].index);
+		stream->index = spare->chunk[spare->count].index;
+		stream->used = spare->chunk[spare->count].used;
+	}
+	if (!chunk) {
 		chunk = new_chunk(log, LOG_CHUNK_RECORDS);
+		stream->index = log->chunk_count - 1;
+		stream->used = 0;
+	}
 	log_unlock(log);
 	if (!chunk)
 		return false;
 
 	stream->chunk = chunk;
-	record = (uint8_t *)(chunk + 1) + chunk->used;
-	record[LENGTH_SIZE] = LOG_REC_SESSION;
-	commit(chunk, record, varint_put(record + LENGTH_SIZE + 1, stream->session));
+	stream->record = (uint8_t *)(chunk + 1) + stream->used;
+	stream->record[LENGTH_SIZE] = LOG_REC_SESSION;
+	commit(stream, varint_put(stream->record + LENGTH_SIZE + 1, stream->session));
 	return true;
 }
 
@@ -662,18 +692,18 @@ uint8_t *log_record_begin(struct log_stream *stream, enum log_record_type type, 
 
 	if (atomic_load_explicit(&stream->log->stopped, memory_order_relaxed))
 		return NULL;
-	while (!stream->chunk || stream->chunk->used + size > LOG_CHUNK_ROOM) {
+	while (!stream->chunk || stream->used + size > LOG_CHUNK_ROOM) {
 		if (!next_chunk(stream))
 			return NULL;
 	}
-	stream->record = (uint8_t *)(stream->chunk + 1) + stream->chunk->used;
+	stream->record = (uint8_t *)(stream->chunk + 1) + stream->used;
 	stream->record[LENGTH_SIZE] = (uint8_t)type;
 	return stream->record + LENGTH_SIZE + 1;
 }
 
 void log_record_end(struct log_stream *stream, uint8_t *end)
 {
-	commit(stream->chunk, stream->record, end);
+	commit(stream, end);
 }
 
 bool log_append_text(struct log_stream *stream, uint32_t text_id, const char *text, size_t size)
@@ -711,15 +741,16 @@ static struct log_block *take_block(struct log *log)
 	}
 	if (!log->blocks_chunk && log->blocks_chunk_index != UINT64_MAX)
 		log->blocks_chunk = old_chunk(log, log->blocks_chunk_index);
-	if (!log->blocks_chunk || log->blocks_chunk->used == LOG_BLOCKS_PER_CHUNK) {
+	if (!log->blocks_chunk || log->blocks_used == LOG_BLOCKS_PER_CHUNK) {
 		log->blocks_chunk = new_chunk(log, LOG_CHUNK_BLOCKS);
 		if (!log->blocks_chunk)
 			return NULL;
-		log->blocks_chunk_index = log->blocks_chunk->index;
+		log->blocks_chunk_index = log->chunk_count - 1;
+		log->blocks_used = 0;
 	}
 	chunk = log->blocks_chunk;
-	store_release(&chunk->used, chunk->used + 1);
-	return (struct log_block *)(chunk + 1) + chunk->used - 1;
+	store_release(&chunk->used, log->blocks_used + 1);
+	return (struct log_block *)(chunk + 1) + log->blocks_used++;
 }
 
 struct log_block *log_block_new(struct log *log)

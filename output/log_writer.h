@@ -50,6 +50,7 @@ struct log_stream {
 	struct log *log;
 	uint32_t session;
 	struct log_chunk_header *chunk; /* NULL: none yet */
+	uint64_t index, used;		/* of it; what the file says, anybody may have changed */
 	uint8_t *record;		/* the record that is being written */
 };
 

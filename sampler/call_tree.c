@@ -155,8 +155,8 @@ static uint32_t child(struct call_tree *tree, const struct slot *key)
 	node->statement = key->statement;
 	node->position = key->position;
 	node->serial = key->serial;
-	atomic_store_explicit((_Atomic uint32_t *)&block->count, block->count + 1,
-			      memory_order_release);
+	atomic_store_explicit((_Atomic uint32_t *)&block->count,
+			      tree->node_count % NODES_PER_BLOCK + 1, memory_order_release);
 
 	*slot = *key;
 	slot->node = ++tree->node_count;

@@ -33,17 +33,17 @@ struct position_source {
 struct frame_stack_source {
 	struct position_source source;
 	struct frame_stack *stack;
-	bool bare_is_idle;	       /* nothing tells when a call ends, so we have to guess */
+	bool doubt_bare;	       /* nothing tells when a call ends, so we have to guess */
 	uint64_t last_top, last_frame; /* what was seen last … */
-	uint64_t unchanged_since;      /* … since when … */
-	uint64_t doubted;	       /* … and when it was last doubted */
+	uint64_t doubted;	       /* … when it was new or last doubted … */
+	uint64_t cpu_time;	       /* … and the thread's, if it was between lines */
 };
 
 /*
- * `bare_is_idle`: the executing thread does not mark the stack idle when a call ends.  Then one with
- * only the outermost request on it counts as idle after a ms without an event.
+ * `doubt_bare`: the executing thread does not mark the stack idle when a call ends.  Then the sampler
+ * has to find out soon whether it is still there when only the outermost request is on the stack.
  */
 void frame_stack_source_init(struct frame_stack_source *source, struct frame_stack *stack,
-			     bool bare_is_idle);
+			     bool doubt_bare);
 
 #endif

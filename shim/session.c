@@ -244,6 +244,9 @@ static bool put_session_start(struct session *session, const struct attachment_i
 	return true;
 }
 
+/* Less is not worth while: the first file takes a quarter of that. */
+#define MAX_BYTES_MIN (1024 * 1024u)
+
 /* FBPROF_MAX_BYTES: a number of bytes, or with K, M or G behind it of 1024 times as many each. */
 static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
 {
@@ -263,11 +266,11 @@ static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
 		shift = 10 * (unsigned)(unit - units + 1);
 		end++;
 	}
-	if (errno || *end || *text < '0' || *text > '9' || !number ||
-	    number > UINT64_MAX >> shift) {
+	if (errno || *end || *text < '0' || *text > '9' || number > UINT64_MAX >> shift ||
+	    number << shift < MAX_BYTES_MIN) {
 		snprintf(
 			error, error_size,
-			"FBPROF_MAX_BYTES=%.40s: allowed is a number of bytes, or one with K, M or G behind it",
+			"FBPROF_MAX_BYTES=%.40s: allowed is a number of bytes from 1M on, K, M or G behind it multiply",
 			text);
 		return false;
 	}

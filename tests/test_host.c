@@ -571,6 +571,16 @@ START_TEST(idle_when_finished)
 }
 END_TEST
 
+/* As deep on the stack as the engine's executor is below the server's main loop. */
+static __attribute__((noinline)) void play_deep(struct host_stream *stream, size_t from, size_t to)
+{
+	volatile char deep[16384];
+
+	deep[0] = deep[sizeof(deep) - 1] = 0;
+	host_play(&attachment, stream, from, to, 0);
+	(void)deep[0];
+}
+
 /* A row was sent to the client, who may take its time: no request is executing. */
 START_TEST(idle_between_fetches)
 {
@@ -582,7 +592,7 @@ START_TEST(idle_between_fetches)
 	if (_i)
 		use_our_clock();
 	start("");
-	host_play(&attachment, stream, 0, here, 0);
+	play_deep(stream, 0, here);
 	/* The engine reads its clock as it leaves, which here belongs to the next event. */
 	if (_i) {
 		struct timespec now;
