@@ -95,8 +95,10 @@ static uint32_t header_crc(const struct log_header *header)
 
 static bool check_header(const struct log_header *header, size_t size, char error[LOG_ERROR_SIZE])
 {
-	if (size < LOG_MAGIC_SIZE || memcmp(header->magic, LOG_MAGIC, LOG_MAGIC_SIZE) != 0)
+	if (memcmp(header->magic, LOG_MAGIC, size < LOG_MAGIC_SIZE ? size : LOG_MAGIC_SIZE) != 0)
 		set_error(error, "not an fbprof log: give a file that ends in .fbprof");
+	else if (size == 0)
+		set_error(error, "the file is empty, nothing can be read: copy the log again");
 	else if (size < sizeof(*header))
 		set_error(error, "ends within its header, nothing can be read: copy the log again");
 	else if (header->version > LOG_VERSION)

@@ -44,6 +44,7 @@ cmd_server() {
 	elif ! fb_listening 3050; then
 		port=3050
 	fi
+	[[ $root != *[[:space:]]* ]] || fail "Firebird can't live in a path with blanks: choose another --root than '$root'"
 	say "server root: $(short "$root") ($mode)"
 	fb_make_root "$root" "$mode" "$port" || exit 1
 	root=$(cd -- "$root" && pwd -P)
@@ -51,7 +52,9 @@ cmd_server() {
 
 	local environment=()
 	if [[ $preload ]]; then
-		export FBPROF_DIR=${FBPROF_DIR:-$root/fbprof}
+		FBPROF_DIR=${FBPROF_DIR:-$root/fbprof}
+		[[ $FBPROF_DIR == /* ]] || FBPROF_DIR=$PWD/$FBPROF_DIR
+		export FBPROF_DIR
 		(umask 077 && mkdir -p "$FBPROF_DIR")
 		# Only the server is preloaded: the variable must not reach this shell's own children.
 		environment+=("LD_PRELOAD=$preload${LD_PRELOAD:+:$LD_PRELOAD}")

@@ -143,16 +143,18 @@ static enum command_status run(int argc, char **argv)
 		  NULL },
 		{ 0 },
 	};
-	enum command_status status;
+	enum command_status status, read = COMMAND_DONE;
 	const struct prof_table *only;
 	struct model *model;
 	char **logs;
 
 	if (command_parse(&command_dump, entries, argc, argv, &logs, &status)) {
 		status = check_options(&options, &only);
-		model = status == COMMAND_DONE ? command_load(logs, options.all) : NULL;
+		model = status == COMMAND_DONE ? command_load(logs, options.all, &read) : NULL;
+		if (model)
+			status = dump(model, &options, only);
 		if (status == COMMAND_DONE)
-			status = model ? dump(model, &options, only) : COMMAND_FAILED;
+			status = read;
 		model_free(model);
 		g_strfreev(logs);
 	}

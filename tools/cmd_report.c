@@ -374,18 +374,16 @@ static enum command_status run_with_logs(char **logs, const struct report_option
 {
 	struct model *model = NULL;
 	int by, sort;
-	enum command_status status = check_options(options, &by, &sort);
+	enum command_status status = check_options(options, &by, &sort), read = COMMAND_DONE;
 
-	if (status == COMMAND_DONE) {
-		model = command_load(logs, options->all);
-		status = model ? COMMAND_DONE : COMMAND_FAILED;
-	}
-	if (status == COMMAND_DONE && options->session != INT64_MIN)
-		status = select_session(model, options->session);
 	if (status == COMMAND_DONE)
+		model = command_load(logs, options->all, &read);
+	if (model && options->session != INT64_MIN)
+		status = select_session(model, options->session);
+	if (model && status == COMMAND_DONE)
 		status = report(model, options, (enum report_by)by, (enum report_sort)sort);
 	model_free(model);
-	return status;
+	return status == COMMAND_DONE ? read : status;
 }
 
 static enum command_status run(int argc, char **argv)

@@ -140,17 +140,18 @@ static void warn_moved(const struct model_session *session, int64_t old_id)
 		     old_id, session->profile_id);
 }
 
-struct model *command_load(char **logs, bool with_cancelled)
+struct model *command_load(char **logs, bool with_cancelled, enum command_status *status)
 {
 	struct model *model = model_new();
 	char error[LOG_ERROR_SIZE];
 
 	for (; *logs; logs++) {
-		if (!model_add_log(model, *logs, with_cancelled, error)) {
-			command_fail(*logs, "%s", error);
-			model_free(model);
-			return NULL;
-		}
+		if (!model_add_log(model, *logs, with_cancelled, error))
+			*status = command_fail(*logs, "%s", error);
+	}
+	if (!model->logs->len) {
+		model_free(model);
+		return NULL;
 	}
 	model_order_sessions(model, warn_moved);
 	return model;

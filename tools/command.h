@@ -46,8 +46,11 @@ enum command_status command_misuse(const char *format, ...) G_GNUC_PRINTF(1, 2);
 bool command_parse(const struct command *command, const GOptionEntry *entries, int argc,
 		   char **argv, char ***logs, enum command_status *status);
 
-/* Reads all logs into a new model; NULL, after a message, if one cannot be read. */
-struct model *command_load(char **logs, bool with_cancelled);
+/*
+ * Reads the logs into a new model.  One that cannot be read is a message and makes `status`
+ * COMMAND_FAILED, which is otherwise left as it is; the others are read.  NULL if there are none.
+ */
+struct model *command_load(char **logs, bool with_cancelled, enum command_status *status);
 
 /* A sentence for each kind of thing that was torn or missing; g_strfreev() frees them. */
 char **command_losses(const struct model_log *log);
