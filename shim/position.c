@@ -82,13 +82,18 @@ static void enter_stack(struct session *session, struct request *request)
 {
 	struct request *caller = request, *above = NULL;
 
-	while (caller && !is_on_stack(session, caller)) {
+	for (uint32_t steps = 0; caller && !is_on_stack(session, caller); steps++) {
+		if (steps == session->requests.count) {
+			/* Callers in a circle are nonsense, but no reason to hang. */
+			request->above = NULL;
+			above = request;
+			caller = NULL;
+			break;
+		}
 		caller->above = above;
 		above = caller;
 		caller =
 			caller->caller_id ? table_get(&session->requests, caller->caller_id) : NULL;
-		if (caller == request)
-			break; /* nonsense, but no reason to hang */
 	}
 	if (caller)
 		drop_above(session, caller);

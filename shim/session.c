@@ -152,7 +152,6 @@ static void after_fork_in_child(void)
 {
 	for (struct session *session = sessions; session; session = session->next) {
 		session->recording = false;
-		session->forked = true;
 		session_step_aside(session);
 	}
 	clock_thread.stack = NULL;

@@ -75,7 +75,6 @@ struct session {
 	struct frame_stack_source source;
 	struct sampler_target target;
 	bool recording; /* the sampler has it, the log is acquired */
-	bool forked;	/* the log and the sampler are another process's */
 
 	struct session *next, **link; /* all sessions of the process */
 };
