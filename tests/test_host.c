@@ -634,6 +634,28 @@ START_TEST(idle_between_lines)
 }
 END_TEST
 
+/* Requests that call one another in a circle, and one that calls itself, are nonsense and do no harm. */
+START_TEST(callers_in_a_circle)
+{
+	static const char text[] = "S 101 0 BLOCK - - - sql\n"
+				   "start 101 1 101 2\nstart 101 2 101 3\nstart 101 3 101 2\n"
+				   "start 101 4 101 4\n"
+				   "<L 101 1 5 1\n>L 101 1 5 1\n<L 101 4 5 1\n>L 101 4 5 1\n"
+				   "<L 101 3 5 1\n>L 101 3 5 1\n";
+	struct host_stream *stream = host_stream_new();
+	FILE *file = fmemopen((void *)(uintptr_t)text, sizeof(text) - 1, "r");
+	char error[256];
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_msg(host_stream_read(stream, file, error, sizeof(error)), "%s", error);
+	fclose(file);
+	start("");
+	host_play(&attachment, stream, 0, SIZE_MAX, 0);
+	host_finish(&attachment);
+	host_stream_free(stream);
+}
+END_TEST
+
 /* sampled_time is the sum of all self times, samples that of all samples. */
 START_TEST(totals_agree)
 {
@@ -1457,6 +1479,7 @@ int main(void)
 	tcase_add_loop_test(tcase, idle_when_finished, 0, 2 * IDLE_STREAMS);
 	tcase_add_loop_test(tcase, idle_between_fetches, 0, 2);
 	tcase_add_loop_test(tcase, idle_between_lines, 0, 4);
+	tcase_add_test(tcase, callers_in_a_circle);
 	tcase_add_test(tcase, totals_agree);
 	tcase_add_test(tcase, engine_time_increases);
 
