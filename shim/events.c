@@ -54,7 +54,7 @@ static inline void set_line(struct session *session, struct request *request, ui
 
 static inline uint32_t between_lines(struct session *session)
 {
-	return FRAME_CELL_BETWEEN + (session->lines_left++ & 255);
+	return FRAME_CELL_BETWEEN + session->lines_left++ % FRAME_CELL_BETWEEN_COUNT;
 }
 
 static void before_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id,
