@@ -10,10 +10,12 @@
 
 static pthread_mutex_t free_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct frame_stack *free_stacks;
+_Atomic(struct frame_stack *) frame_stacks;
 
 struct frame_stack *frame_stack_new(void)
 {
 	struct frame_stack *stack;
+	bool made = false;
 
 	pthread_mutex_lock(&free_mutex);
 	stack = free_stacks;
@@ -26,16 +28,24 @@ struct frame_stack *frame_stack_new(void)
 		if (!stack)
 			return NULL;
 		atomic_init(&stack->top, 0);
+		atomic_init(&stack->next_pair, FRAME_STACK_NO_PAIR);
+		made = true;
 	}
 	stack->thread = NULL;
 	stack->outer = NULL;
 	stack->bare_depth = 1;
-	stack->clock_reads = 0;
+	stack->pairs_missed = 0;
 	atomic_init(&stack->thread_id, 0);
 	atomic_init(&stack->thread_frame, 0);
 	stack->next_free = NULL;
 	frame_stack_cut(stack, 0);
 	frame_stack_set_idle(stack, true);
+	if (made) {
+		pthread_mutex_lock(&free_mutex);
+		stack->next_made = atomic_load_explicit(&frame_stacks, memory_order_relaxed);
+		atomic_store_explicit(&frame_stacks, stack, memory_order_release);
+		pthread_mutex_unlock(&free_mutex);
+	}
 	return stack;
 }
 
@@ -44,6 +54,7 @@ void frame_stack_free(struct frame_stack *stack)
 	if (!stack)
 		return;
 	stack->thread = NULL;
+	atomic_store_explicit(&stack->next_pair, FRAME_STACK_NO_PAIR, memory_order_relaxed);
 	frame_stack_cut(stack, 0);
 	frame_stack_set_idle(stack, true);
 	pthread_mutex_lock(&free_mutex);

@@ -107,17 +107,27 @@ struct frame_stack {
 	_Atomic uint64_t frame[FRAME_STACK_ROOM];
 
 	/* The rest is the executing thread's own; it has its cache line. */
-	alignas(128) void *thread; /* whose clock is ours, see clock.h; NULL: nobody's */
-	struct frame_stack *outer; /* what that thread executed before and will come back to */
-	uint32_t bare_depth;	   /* depth with only the outermost request on the stack */
-	uint32_t clock_reads;	   /* of that thread since the last event, see clock.h */
+	alignas(128) void *thread;  /* whose clock is ours, see clock.h; NULL: nobody's */
+	struct frame_stack *outer;  /* what that thread executed before and will come back to */
+	uint32_t bare_depth;	    /* depth with only the outermost request on the stack */
+	uint32_t pairs_missed;	    /* see clock.c */
+	_Atomic uint64_t next_pair; /* see clock.h; other threads read it */
 
 	/* Which thread it was that ended the idle time, and how deep its stack was: see abandoned.h. */
 	_Atomic int32_t thread_id;
 	_Atomic uintptr_t thread_frame;
 
-	struct frame_stack *next_free;
+	struct frame_stack *next_free, *next_made;
 };
+
+/* No time is as late: nobody expects the engine's pair. */
+#define FRAME_STACK_NO_PAIR UINT64_MAX
+
+/*
+ * All stacks that were ever made, by `next_made`; pushed by frame_stack_new() under its lock, with
+ * release, so that whoever loads it with acquire can walk them at any time: none is ever unmapped.
+ */
+extern _Atomic(struct frame_stack *) frame_stacks;
 
 /* A stack with nothing on it, idle; recycled ones first.  NULL: out of memory. */
 struct frame_stack *frame_stack_new(void);

@@ -184,6 +184,7 @@ static void on_request_start(struct fb_profiler_session *interface, struct fb_st
 	int error = errno;
 
 	(void)status;
+	clock_settle(session->stack);
 	if (!request_start(session, statement_id, request_id, caller_statement_id,
 			   caller_request_id, ns_since_1970(timestamp)))
 		session_step_aside(session);

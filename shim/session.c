@@ -45,6 +45,70 @@ int64_t ns_now(clockid_t clock)
 	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+/* ---- What the engine remembers from one session of an attachment to the next ---- */
+
+/*
+ * When the engine will measure its clock again for attachments that have no session now: it remembers
+ * for as long as the attachment lives, we until that time has come.
+ */
+static struct {
+	struct next_pair {
+		uint64_t attachment;
+		uint64_t time; /* as in clock.h */
+		int64_t until; /* CLOCK_MONOTONIC, in ns */
+	} * entries;
+	size_t count, room;
+} next_pairs;
+
+static uint64_t attachment_key(const struct attachment_info *attachment)
+{
+	return (fingerprint(attachment->database) ^ (uint64_t)attachment->id) * 0x9e3779b97f4a7c15u;
+}
+
+/* Takes the attachment's out, and those that are over; 0: it has none. */
+static uint64_t take_next_pair(uint64_t attachment)
+{
+	int64_t now = ns_now(CLOCK_MONOTONIC);
+	uint64_t time = 0;
+	size_t kept = 0;
+
+	pthread_mutex_lock(&sessions_mutex);
+	for (size_t i = 0; i < next_pairs.count; i++) {
+		const struct next_pair *entry = &next_pairs.entries[i];
+
+		if (entry->attachment == attachment)
+			time = entry->time;
+		else if (entry->until > now)
+			next_pairs.entries[kept++] = *entry;
+	}
+	next_pairs.count = kept;
+	pthread_mutex_unlock(&sessions_mutex);
+	return time;
+}
+
+/* The two clocks differ by far less than a second in 30. */
+#define NEXT_PAIR_KEPT (31 * 1000000000ll)
+
+/* Without memory, the attachment counts as new when it starts its next session. */
+static void keep_next_pair(uint64_t attachment, uint64_t time)
+{
+	pthread_mutex_lock(&sessions_mutex);
+	if (next_pairs.count == next_pairs.room) {
+		size_t room = next_pairs.room ? 2 * next_pairs.room : 16;
+		struct next_pair *entries = realloc(next_pairs.entries, room * sizeof(*entries));
+
+		if (entries) {
+			next_pairs.entries = entries;
+			next_pairs.room = room;
+		}
+	}
+	if (next_pairs.count < next_pairs.room)
+		next_pairs.entries[next_pairs.count++] =
+			(struct next_pair){ attachment, time,
+					    ns_now(CLOCK_MONOTONIC) + NEXT_PAIR_KEPT };
+	pthread_mutex_unlock(&sessions_mutex);
+}
+
 /* ---- End ---- */
 
 static void put_session_end(struct session *session, enum log_session_end how, int64_t time)
@@ -121,6 +185,7 @@ void session_dispose(struct fb_profiler_session *interface)
 	int error = errno;
 
 	clock_leave(session->stack);
+	keep_next_pair(session->attachment, clock_next_pair(session->stack));
 	end(session, LOG_END_DISPOSED, ns_now(CLOCK_REALTIME));
 	pthread_mutex_lock(&sessions_mutex);
 	*session->link = session->next;
@@ -188,30 +253,6 @@ static int64_t new_id(void)
 	last = id;
 	pthread_mutex_unlock(&sessions_mutex);
 	return id;
-}
-
-/*
- * Whether the attachment hasn't started a session lately, as far as we remember: the engine then
- * measures what a read of its clock costs (clock.h).
- */
-static bool is_first_of_attachment(const struct attachment_info *attachment)
-{
-	static struct {
-		uint64_t who;
-		int64_t when;
-	} recent[64]; /* direct-mapped: whoever is pushed out counts as new */
-	uint64_t who = (fingerprint(attachment->database) ^ (uint64_t)attachment->id) *
-		       0x9e3779b97f4a7c15u;
-	size_t slot = who >> 58;
-	int64_t now = ns_now(CLOCK_MONOTONIC);
-	bool first;
-
-	pthread_mutex_lock(&sessions_mutex);
-	first = recent[slot].who != who || now - recent[slot].when > 30 * 1000000000ll;
-	recent[slot].who = who;
-	recent[slot].when = now;
-	pthread_mutex_unlock(&sessions_mutex);
-	return first;
 }
 
 static bool put_session_start(struct session *session, const struct attachment_info *attachment,
@@ -363,7 +404,7 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 		sessions->link = &session->next;
 	sessions = session;
 	pthread_mutex_unlock(&sessions_mutex);
-	if (is_first_of_attachment(attachment))
-		clock_expect_pair();
+	session->attachment = attachment_key(attachment);
+	clock_watch(session->stack, take_next_pair(session->attachment));
 	return &session->interface;
 }

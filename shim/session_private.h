@@ -69,6 +69,7 @@ struct session {
 	struct options options;
 	uint64_t ticks_frequency;
 	int64_t id;
+	uint64_t attachment; /* tells it from others of the process */
 
 	struct log_stream stream;
 	struct log_block *totals_block;
@@ -198,7 +199,6 @@ static inline struct request *current(struct session *session, int64_t statement
 {
 	struct request *request = session->current;
 
-	session->stack->clock_reads = 0;
 	if (unlikely(request->id != request_id))
 		request = position_enter(session, statement_id, request_id);
 	return request;

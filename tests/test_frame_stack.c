@@ -436,13 +436,8 @@ static void *read_clock(void *data)
 		if (frame_stack_push(own, frame_make(FRAME_REQUEST, 1, 3)))
 			clock_enter(own);
 		for (unsigned reads = number % 50; reads; reads--) {
-			/* After an event it must have moved on; two reads in a row may get the same. */
-			bool event = number >> (reads % 60) & 1;
-
-			if (event)
-				own->clock_reads = 0;
 			now = ask(&wrong);
-			wrong += event ? now <= last : now < last;
+			wrong += now <= last;
 			last = now;
 		}
 		frame_stack_cut(own, 0);
@@ -450,7 +445,7 @@ static void *read_clock(void *data)
 		clock_leave(own);
 		for (unsigned reads = number >> 8 & 3; reads; reads--) {
 			now = ask(&wrong);
-			wrong += now < last;
+			wrong += now <= last;
 			last = now;
 		}
 	}
@@ -496,12 +491,116 @@ START_TEST(clock_carries)
 	clock_read(&time, clock_gettime);
 	ck_assert_int_eq(time.tv_sec, 5000000000);
 	ck_assert_int_eq(time.tv_nsec, 999999999);
-	stack->clock_reads = 0;
 	clock_read(&time, clock_gettime);
 	ck_assert_int_eq(time.tv_sec, 5000000001);
 	ck_assert_int_eq(time.tv_nsec, 0);
 	clock_leave(stack);
 	clock_thread.last = 0;
+}
+END_TEST
+
+static uint64_t told(void)
+{
+	struct timespec time;
+
+	clock_answer(CLOCK_MONOTONIC_RAW, &time, clock_gettime);
+	return (uint64_t)time.tv_sec << SAMPLER_CLOCK_SECONDS_SHIFT | (uint64_t)time.tv_nsec;
+}
+
+/*
+ * Whether one of the next pairs of reads is told the same time.  Not always the first: the thread may be
+ * interrupted between the two.
+ */
+static bool repeats_soon(void)
+{
+	for (unsigned tries = 0; tries < 100; tries++) {
+		uint64_t first = told();
+
+		if (told() == first)
+			return true;
+	}
+	return false;
+}
+
+static bool never_repeats(void)
+{
+	uint64_t last = told();
+
+	for (unsigned reads = 0; reads < 1000; reads++) {
+		uint64_t now = told();
+
+		if (now <= last)
+			return false;
+		last = now;
+	}
+	return true;
+}
+
+static bool expects_pair_in_30_s(uint64_t since)
+{
+	return (clock_next_pair(stack) - since) >> SAMPLER_CLOCK_SECONDS_SHIFT == 30;
+}
+
+/* Only the second read of the engine's pair is told the same time again, and that once in 30 s. */
+START_TEST(pair_inside)
+{
+	ck_assert_uint_eq(clock_next_pair(stack), FRAME_STACK_NO_PAIR);
+	frame_stack_push(stack, frame_make(FRAME_REQUEST, 1, 3));
+	clock_enter(stack);
+	ck_assert(never_repeats());
+	clock_watch(stack, 0);
+	ck_assert(repeats_soon());
+	ck_assert(expects_pair_in_30_s(clock_thread.last));
+	ck_assert(never_repeats());
+	clock_watch(stack, clock_thread.last + 100);
+	ck_assert(repeats_soon());
+	ck_assert(never_repeats());
+	clock_leave(stack);
+}
+END_TEST
+
+/* A pair that the engine doesn't measure is given up. */
+START_TEST(pair_missed)
+{
+	frame_stack_push(stack, frame_make(FRAME_REQUEST, 1, 3));
+	clock_enter(stack);
+	clock_watch(stack, 0);
+	for (unsigned reads = 0; reads < 20; reads++) {
+		uint64_t before = clock_thread.last;
+
+		ck_assert_uint_gt(told(), before);
+		frame_stack_push(stack, frame_make(FRAME_RECORD_SOURCE, 1, 5));
+		frame_stack_cut(stack, 1);
+	}
+	ck_assert(expects_pair_in_30_s(clock_thread.last - 20));
+	clock_leave(stack);
+}
+END_TEST
+
+/* Outside, the attachment is known only from the event that follows. */
+START_TEST(pair_outside)
+{
+	struct frame_stack *other = frame_stack_new();
+	uint64_t pair;
+
+	atomic_fetch_add(&sampler_targets, 1);
+	clock_watch(other, FRAME_STACK_NO_PAIR - 1);
+	ck_assert(never_repeats());
+	clock_watch(stack, 0);
+	ck_assert(repeats_soon());
+	ck_assert(never_repeats());
+	clock_settle(other);
+	ck_assert_uint_eq(clock_next_pair(other), FRAME_STACK_NO_PAIR - 1);
+	ck_assert_uint_eq(clock_next_pair(stack), 0);
+
+	ck_assert(repeats_soon());
+	pair = clock_thread.last;
+	clock_settle(stack);
+	ck_assert(expects_pair_in_30_s(pair));
+	ck_assert(never_repeats());
+	clock_watch(stack, FRAME_STACK_NO_PAIR);
+	atomic_fetch_sub(&sampler_targets, 1);
+	frame_stack_free(other);
 }
 END_TEST
 
@@ -524,6 +623,9 @@ int main(void)
 	tcase_add_test(tcase, recycled);
 	tcase_add_loop_test(tcase, readers_see_what_was, 0, 2);
 	tcase_add_test(tcase, clock_carries);
+	tcase_add_test(tcase, pair_inside);
+	tcase_add_test(tcase, pair_missed);
+	tcase_add_test(tcase, pair_outside);
 	suite_add_tcase(suite, tcase);
 
 	tcase = tcase_create("sampler");

@@ -200,30 +200,6 @@ def canonical(tables: Tables, *, profile_ids: list[int] = ()) -> dict[str, Count
 
 # The profiler's own commands -----------------------------------------------------------------------
 
-OWN_COMMANDS = 'select rdb$profiler.', 'execute procedure rdb$profiler.'
-
-
-def without_ends_of_commands(tables: Tables) -> Tables:
-    """Without what only the end of a request of START_SESSION and its kin tells.
-
-    Such a request is profiled for a few ns, if at all, and the engine sends no end of a request in which no time
-    has passed. So left out are its finish, the request if it has no counter, and then its statement.
-    """
-    own = {(row['profile_id'], row['statement_id']) for row in tables['statements']
-           if row['package_name'] == 'RDB$PROFILER' or (row['sql_text'] or '').lower().startswith(OWN_COMMANDS)}
-    counted = {(row['profile_id'], row['statement_id'], row['request_id'])
-               for table in ('psql_stats', 'record_source_stats') for row in tables[table]}
-
-    requests = []
-    for row in tables['requests']:
-        if (row['profile_id'], row['statement_id']) not in own:
-            requests.append(row)
-        elif (row['profile_id'], row['statement_id'], row['request_id']) in counted:
-            requests.append(row | {'finish_timestamp': None})
-    dropped = own - {(row['profile_id'], row['statement_id']) for row in requests}
-    statements = [row for row in tables['statements'] if (row['profile_id'], row['statement_id']) not in dropped]
-    return tables | {'requests': requests, 'statements': statements}
-
 
 # Comparison --------------------------------------------------------------------------------------
 
