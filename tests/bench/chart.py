@@ -9,7 +9,8 @@ from figures import Figures, Spread
 from protocol import MODES, TESTS
 
 LABELS, COLUMN, GAP = 150, 168, 18  # widths
-ROW, TOP, BOTTOM = 24, 46, 62       # heights
+ROW, TOP, BOTTOM = 24, 46, 78       # heights
+LEGEND = 460                        # the least width
 
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #24292f }
@@ -67,7 +68,7 @@ def draw(figures: Figures) -> str:
     first = math.floor(low * 2 - 0.1) / 2
     last = math.ceil(high * 2) / 2
     step = 0.5 if last - first <= 3 else 1.0
-    width = LABELS + (COLUMN + GAP) * len(figures.tests) + GAP
+    width = max(LEGEND, LABELS + (COLUMN + GAP) * len(figures.tests) + GAP)
     bottom = TOP + ROW * len(figures.modes)
 
     def place(column: int, ratio: float) -> float:
@@ -90,13 +91,13 @@ def draw(figures: Figures) -> str:
         for row, mode in enumerate(figures.modes):
             if not (ratio := ratios[test, mode]):
                 continue
-            y, kind = TOP + ROW * (row + 0.5), family(mode)
+            y, kind, end = TOP + ROW * (row + 0.5), family(mode), ratio.high
             if floor := ratios.get((test, MODES[mode].floor)):
-                x = place(column, floor.median)
+                x, end = place(column, floor.median), max(end, floor.median)
                 parts.append(line(x, y - 9, x, y + 9, "floor-mark"))
             parts.append(line(place(column, ratio.low), y, place(column, ratio.high), y, kind))
             parts.append(dot(place(column, ratio.median), y, kind))
-            parts.append(text(place(column, ratio.high) + 7, y + 4, f"{ratio.median:.2f}", "small"))
+            parts.append(text(place(column, end) + 7, y + 4, f"{ratio.median:.2f}", "small"))
     parts += legend(bottom + 44)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + BOTTOM}" width="{width}" '
             f'height="{bottom + BOTTOM}" role="img">\n<title>Time of each mode over the time of off</title>\n'
@@ -109,5 +110,5 @@ def legend(y: float) -> list[str]:
         parts += [dot(x, y - 4, kind), text(x + 9, y, words, "small")]
         x += 36 + 6.2 * len(words)
     parts += [line(x, y - 13, x, y + 5, "floor-mark"), text(x + 9, y, "its floor", "small")]
-    parts.append(text(x + 80, y, "dot: median; line: the middle half of the runs; all as ratios to off", "small"))
+    parts.append(text(20, y + 20, "dot: median; line: the middle half of the runs; all of them over the median of off", "small"))
     return parts
