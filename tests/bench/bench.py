@@ -152,7 +152,8 @@ def main() -> None:
     if arguments.page:
         picture = arguments.page.with_suffix(".svg")
         picture.write_text(chart.draw(found), encoding="utf-8")
-        text = "\n".join([f"{conditions(found.count)}.\n", f"![Time of each mode over the time of off]({picture.name})\n",
+        text = "\n".join([f"{conditions(found.count)}.\n",
+                          f"![Time of each mode over the time of off]({picture.name})\n",
                           *(table.markdown() for table in tables)])
         arguments.page.write_text(replace_figures(arguments.page.read_text(encoding="utf-8"), text), encoding="utf-8")
 

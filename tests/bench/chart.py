@@ -110,5 +110,6 @@ def legend(y: float) -> list[str]:
         parts += [dot(x, y - 4, kind), text(x + 9, y, words, "small")]
         x += 36 + 6.2 * len(words)
     parts += [line(x, y - 13, x, y + 5, "floor-mark"), text(x + 9, y, "its floor", "small")]
-    parts.append(text(20, y + 20, "dot: median; line: the middle half of the runs; all of them over the median of off", "small"))
+    parts.append(text(20, y + 20, "dot: median; line: the middle half of the runs; all of them over the median of off",
+                      "small"))
     return parts
