@@ -13,6 +13,7 @@ import contextlib
 import os
 import platform
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -79,11 +80,14 @@ def measure(arguments: argparse.Namespace) -> list[Run]:
     return runs
 
 
-def conditions(count: int) -> str:
-    """Where and when: what figures from this machine are worth."""
+def conditions(found: figures.Figures) -> str:
+    """Where, when and how undisturbed: what the figures are worth."""
     cpu = re.search(r"^model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return (f"Medians of {count} runs, {time.strftime('%Y-%m-%d')}, Linux {platform.release()}, "
-            f"{os.cpu_count()} × {cpu.group(1) if cpu else platform.machine()}")
+    waited = found.waited()
+    return (f"Medians of {found.count} runs, {time.strftime('%Y-%m-%d')}, Linux {platform.release()}, "
+            f"{os.cpu_count()} × {cpu.group(1) if cpu else platform.machine()}."
+            + (f" Statements waited for a CPU {waited.median:.0%} ({waited.low:.0%}–{waited.high:.0%}) of the time."
+               if waited else ""))
 
 
 def replace_figures(page: str, text: str) -> str:
@@ -114,6 +118,13 @@ def page(text: str) -> Path:
     return path
 
 
+def new_file(text: str) -> Path:
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path.parent} is no directory")
+    return path
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,9 +134,9 @@ def parse_arguments() -> argparse.Namespace:
                         help="comma-separated: " + ", ".join(f"{name} ({test.title})" for name, test in TESTS.items()))
     parser.add_argument("--modes", type=words(MODES), metavar="LIST",
                         help=f"comma-separated: {', '.join(MODES)} (default: all that are available)")
-    parser.add_argument("--csv", metavar="FILE", help="write a row for each run, as they come")
+    parser.add_argument("--csv", type=new_file, metavar="FILE", help="write a row for each run, as they come")
     parser.add_argument("--read", metavar="FILE", help="show the runs of such a file instead of measuring")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw a chart")
+    parser.add_argument("--svg", type=new_file, metavar="FILE", help="draw a chart")
     parser.add_argument("--page", type=page, metavar="FILE",
                         help="write tables into this Markdown page, and a chart next to it (docs/benchmark.md)")
     arguments = parser.parse_args()
@@ -146,13 +157,13 @@ def main() -> None:
     found = figures.Figures(runs)
     tables = figures.tables(found)
     print("\n".join(table.text() for table in tables))
-    print(conditions(found.count))
+    print(conditions(found))
     if arguments.svg:
         arguments.svg.write_text(chart.draw(found), encoding="utf-8")
     if arguments.page:
         picture = arguments.page.with_suffix(".svg")
         picture.write_text(chart.draw(found), encoding="utf-8")
-        text = "\n".join([f"{conditions(found.count)}.\n",
+        text = "\n".join([f"{conditions(found)}\n",
                           f"![Time of each mode over the time of off]({picture.name})\n",
                           *(table.markdown() for table in tables)])
         arguments.page.write_text(replace_figures(arguments.page.read_text(encoding="utf-8"), text), encoding="utf-8")
@@ -161,7 +172,7 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (Failed, OSError) as error:
+    except (Failed, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"bench: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -73,6 +73,11 @@ class Figures:
         intervals = [run.interval_us for run in self.groups.get((test, mode), []) if run.interval_us is not None]
         return statistics.median(intervals) if intervals else None
 
+    def waited(self) -> Spread | None:
+        """How much of their time the statements waited for a CPU: what else the machine did."""
+        shares = [run.waited for runs in self.groups.values() for run in runs if run.waited is not None]
+        return Spread.of(shares) if shares else None
+
 
 # Tables -------------------------------------------------------------------------------------------
 
@@ -131,7 +136,7 @@ def tables(figures: Figures) -> list[Table]:
 
 # CSV: a row each run ------------------------------------------------------------------------------
 
-COLUMNS = ["test", "mode", "run", "seconds", "sampler_seconds", "interval_us"]
+COLUMNS = [field.name for field in dataclasses.fields(Run)]
 
 
 def csv_header(file: TextIO) -> None:
@@ -146,5 +151,5 @@ def read_csv(file: TextIO) -> list[Run]:
     def number(text: str) -> float | None:
         return float(text) if text else None
 
-    return [Run(row["test"], row["mode"], int(row["run"]), float(row["seconds"]), number(row["sampler_seconds"]),
-                number(row["interval_us"])) for row in csv.DictReader(file)]
+    return [Run(row["test"], row["mode"], int(row["run"]), float(row["seconds"]), number(row["waited"]),
+                number(row["sampler_seconds"]), number(row["interval_us"])) for row in csv.DictReader(file)]

@@ -90,10 +90,11 @@ MODES = {
 class Run:
     test: str
     mode: str
-    run: int                           # from 1
-    seconds: float                     # of the timed statement
+    run: int                              # from 1
+    seconds: float                        # of the timed statement
+    waited: float | None = None           # how much of the time isql could run it had to wait for a CPU
     sampler_seconds: float | None = None  # CPU time of the thread that moves the clock on
-    interval_us: float | None = None   # how far apart its samples were, on average
+    interval_us: float | None = None      # how far apart its samples were, on average
 
 
 class Failed(Exception):
@@ -162,7 +163,7 @@ class Bench:
             interval = mean_interval_us(info.stdout)
         database.unlink()
         shutil.rmtree(self.work / "log", ignore_errors=True)
-        return Run(name, mode_name, number, elapsed_seconds(output), sampler_seconds(output), interval)
+        return Run(name, mode_name, number, elapsed_seconds(output), waited(output), sampler_seconds(output), interval)
 
 
 # What the programs print --------------------------------------------------------------------------
@@ -182,6 +183,16 @@ def sampler_seconds(output: str) -> float | None:
     threads = re.findall(r"^(/proc/\d+/task/\d+)/comm:(?:fbprof-|floor-)", output, re.MULTILINE)
     times = [int(re.search(rf"^{thread}/schedstat:(\d+)", output, re.MULTILINE).group(1)) for thread in threads]
     return sum(times) / 1e9 if times else None
+
+
+def waited(output: str) -> float | None:
+    """Of the main thread, which executes the statements of an embedded engine: their schedstat has ns on a CPU
+    and ns in its queue."""
+    found = re.search(r"^/proc/(\d+)/task/\1/schedstat:(\d+) (\d+)", output, re.MULTILINE)
+    if not found:
+        return None
+    run, queued = int(found.group(2)), int(found.group(3))
+    return queued / (run + queued) if run + queued else None
 
 
 def mean_interval_us(info: str) -> float | None:

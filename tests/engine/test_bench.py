@@ -23,7 +23,7 @@ def runs_of(test: str, mode: str, *seconds: float, **more) -> list[protocol.Run]
     return [protocol.Run(test, mode, number, time, **more) for number, time in enumerate(seconds, 1)]
 
 
-RUNS = [*runs_of('1', 'off', 1.0, 1.1, 0.9), *runs_of('1', 'stock', 3.0, 2.9, 3.5),
+RUNS = [*runs_of('1', 'off', 1.0, 1.1, 0.9), *runs_of('1', 'stock', 3.0, 2.9, 3.5, waited=0.25),
         *runs_of('1', 'sampled', 1.5, 1.4, 2.0, sampler_seconds=0.15, interval_us=104.6),
         *runs_of('1', 'floor-before-after', 1.25, 1.25, 1.25, sampler_seconds=0.1),
         *runs_of('5', 'off', 2.0), *runs_of('5', 'preloaded', 2.02)]
@@ -41,6 +41,7 @@ def test_ratios_are_of_medians(example):
     assert example.over('1', 'sampled', 'floor-before-after') == pytest.approx(1.2)
     assert example.cut('1', 'sampled') == pytest.approx(0.75)
     assert example.sampler_share('1', 'sampled') == pytest.approx(0.1)
+    assert example.waited().median == 0.25
 
 
 def test_what_was_not_run_has_no_figure(example):
@@ -117,9 +118,10 @@ def test_what_isql_and_the_tools_print():
     assert protocol.failure('Statement failed, SQLSTATE = HY000\nfbprof: no\n-At function\n') == 'fbprof: no'
     assert protocol.failure(' isql: not found\n') == 'isql: not found'
     threads = ('/proc/1/task/1/comm:isql-fb\n/proc/1/task/12/comm:fbprof-sampler\n'
-               '/proc/1/task/1/schedstat:9000000000 1 1\n/proc/1/task/12/schedstat:1500000000 2 3\n')
+               '/proc/1/task/1/schedstat:9000000000 3000000000 1\n/proc/1/task/12/schedstat:1500000000 2 3\n')
     assert protocol.sampler_seconds(threads) == 1.5
-    assert protocol.sampler_seconds('') is None
+    assert protocol.waited(threads) == 0.25
+    assert protocol.sampler_seconds('') is None and protocol.waited('') is None
     info = '  samples      41 of 5.5 ms, 0 torn of 0 ns, 50 wake-ups\n'
     assert protocol.mean_interval_us(info) == pytest.approx(110)
     assert protocol.mean_interval_us('  samples      0 of 0 ns, 0 torn of 0 ns, 0 wake-ups\n') is None
@@ -165,6 +167,7 @@ def small(monkeypatch, scratch, profiler) -> protocol.Bench:
 
 def test_a_run_tells_all_that_is_asked(small):
     off, sampled, floor = (small.measure('1', mode, 1) for mode in ('off', 'sampled', 'floor-after'))
+    assert 0 <= off.waited < 1
     assert off.seconds > 0 and off.sampler_seconds is None and off.interval_us is None
     assert sampled.seconds > 0 and sampled.sampler_seconds > 0 and sampled.interval_us > 50
     assert floor.seconds > 0 and floor.sampler_seconds > 0 and floor.interval_us is None
