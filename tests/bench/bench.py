@@ -84,7 +84,7 @@ def conditions(found: figures.Figures) -> str:
     """Where, when and how undisturbed: what the figures are worth."""
     cpu = re.search(r"^model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     waited = found.waited()
-    return (f"Medians of {found.count} runs, {time.strftime('%Y-%m-%d')}, Linux {platform.release()}, "
+    return (f"Medians of {found.count} runs, {time.strftime('%Y-%m-%d')}, Linux {platform.release().partition('-')[0]}, "
             f"{os.cpu_count()} × {cpu.group(1) if cpu else platform.machine()}."
             + (f" Statements waited for a CPU {waited.median:.0%} ({waited.low:.0%}–{waited.high:.0%}) of the time."
                if waited else ""))
