@@ -83,10 +83,11 @@ def measure(arguments: argparse.Namespace) -> list[Run]:
 def conditions(found: figures.Figures) -> str:
     """Where, when and how undisturbed: what the figures are worth."""
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    cpu = re.search(r"^model name\s*:\s*(.*)", cpus, re.MULTILINE)
+    model = re.search(r"^model name\s*:\s*(.*)", cpus, re.MULTILINE)
+    cpu = model.group(1) if model else platform.machine()
     waited = found.waited()
     return (f"Medians of {found.count} runs, {time.strftime('%Y-%m-%d')}, "
-            f"Linux {platform.release().partition('-')[0]}, {os.cpu_count()} × {cpu.group(1) if cpu else platform.machine()}."
+            f"Linux {platform.release().partition('-')[0]}, {os.cpu_count()} × {cpu}."
             + (f" Statements waited for a CPU {waited.median:.0%} ({waited.low:.0%}–{waited.high:.0%}) of the time."
                if waited else ""))
 
