@@ -1,110 +1,103 @@
 """The benchmark: what profiling costs, as ratios to the same statement unprofiled.
 
 Each run is a fresh isql process on a fresh copy of a database; the modes alternate, so that whatever else the
-machine does hits all of them. A session is started before the timed statement and finished after it; neither is
-timed. The time is isql's own ("set stats on"). Absolute times mean nothing on a shared machine: look at the ratios.
+machine does hits all of them. Absolute times mean nothing on a shared machine: look at the ratios.
+docs/benchmark.md says what the tests and modes are. A mode that the library doesn't have is left out, unless
+--modes names it.
 """
 
+from __future__ import annotations
+
 import argparse
+import contextlib
 import os
-import pathlib
+import platform
 import re
-import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from pathlib import Path
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
-FIREBIRD = pathlib.Path(os.environ.get("FBPROF_FIREBIRD", REPO / "build/firebird/5.0.4"))
-LIBRARY = pathlib.Path(os.environ.get("FBPROF_DIST", REPO / "build/dist")) / "lib/libfbprof.so"
+import chart
+import figures
+from protocol import MODES, TESTS, Bench, Failed, Run
 
-# name -> (title, setup, timed statement)
-TESTS = {
-    "1": ("PSQL loop", "", "execute block as declare i integer = 0; begin while (i < 10000000) do i = i + 1; end"),
-    "2": ("SELECT", "", "select count(*) from (select 1 x from rdb$types a cross join rdb$types b"
-          " cross join rdb$types c rows 3000000)"),
-    "3": ("procedure calls", "create procedure p_nop as begin end^",
-          "execute block as declare i integer = 0; begin while (i < 1000000) do begin"
-          " execute procedure p_nop; i = i + 1; end end"),
-    "4": ("PSQL cursor", "", "execute block as declare i integer = 0; declare x integer; begin for select 1"
-          " from rdb$types a cross join rdb$types b cross join rdb$types c rows 3000000 into x do i = i + 1; end"),
-    "5": ("join, no session", "create table t1 (id integer not null primary key, v integer)^"
-          "create table t2 (id integer not null primary key, v integer)^commit^"
-          "execute block as declare i integer = 0; begin while (i < 1000000) do begin i = i + 1;"
-          " insert into t1 values (:i, :i); insert into t2 values (:i, :i); end end^commit^",
-          "select mod(t1.v, 100), count(*) from t1 join t2 on t2.id = t1.id group by 1"),
-}
-
-# name -> (preloaded, options of the session or None for no session)
-MODES = {
-    "off": (False, None),
-    "preloaded": (True, None),
-    "stock": (False, ""),
-    "stock-detailed": (False, "DETAILED_REQUESTS"),
-    "sampled": (True, ""),
-    "sampled-1000": (True, "SAMPLING_INTERVAL=1000"),
-    "sampled-50": (True, "SAMPLING_INTERVAL=50"),
-    "detailed": (True, "DETAILED_REQUESTS"),
-}
+BEGIN, END = "<!-- figures: ./run bench --page writes what is between these lines -->", "<!-- end of figures -->"
 
 
-def isql(work, script, preloaded=False):
-    """Runs a script and returns what isql says; a failing statement ends the benchmark."""
-    environment = dict(os.environ, FIREBIRD=str(FIREBIRD), LD_LIBRARY_PATH=str(FIREBIRD), FBPROF_DIR=str(work / "log"))
-    environment.pop("FBPROF_OPTIONS", None)
-    if preloaded:
-        environment["LD_PRELOAD"] = str(LIBRARY)
-    result = subprocess.run([FIREBIRD / "bin/isql-fb", "-q", "-b", "-i", "/dev/stdin"], input=script, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=work, check=False)
-    if result.returncode:
-        sys.exit(f"bench: isql failed: {result.stdout.strip()}")
-    return result.stdout
-
-
-def template(work, name):
-    path = work / f"template{name}.fdb"
-    isql(work, f"create database '{path}';\nset term ^;\n{TESTS[name][1]}")
-    return path
-
-
-def measure(work, name, mode):
-    """Seconds that the timed statement of a test took."""
-    preloaded, options = MODES[mode]
-    database = work / "run.fdb"
-    shutil.copyfile(work / f"template{name}.fdb", database)
-    script = f"connect '{database}';\nset term ^;\n"
-    if options is not None:
-        script += f"select rdb$profiler.start_session('bench', null, null, null, '{options}') from rdb$database^\n"
-    script += f"set stats on^\n{TESTS[name][2]}^\nset stats off^\n"
-    if options is not None:
-        script += "execute procedure rdb$profiler.finish_session(false)^\n"
-    output = isql(work, script, preloaded)
-    database.unlink()
-    shutil.rmtree(work / "log", ignore_errors=True)
-    return float(re.search(r"Elapsed time\s*=\s*([0-9.]+)", output).group(1))
-
-
-def progress(text):
+def progress(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r{text:<70}\r", end="", file=sys.stderr, flush=True)
 
 
-def show(times, tests, modes):
-    print(f"{'test':<18}{'off':>9}" + "".join(f"{mode:>21}" for mode in modes if mode != "off"))
-    for name in tests:
-        off = statistics.median(times[name]["off"])
-        row = f"{TESTS[name][0]:<18}{off:>7.3f} s"
-        for mode in modes:
-            if mode == "off":
-                continue
-            if not times[name][mode]:
-                row += f"{'-':>21}"
-                continue
-            ratios = sorted(time / off for time in times[name][mode])
-            row += f"{f'{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})':>21}"
-        print(row)
-    print("\nMedian of the time with each mode / median of off (least-greatest), from one alternating run.")
+def available(bench: Bench, modes: list[str], named: bool) -> list[str]:
+    """The modes whose sessions can be started. That all those that were named can be is the caller's wish."""
+    found = []
+    for mode in modes:
+        sentence = bench.refusal(MODES[mode]) if MODES[mode].profiles else ""
+        if not sentence:
+            found.append(mode)
+        elif named:
+            raise Failed(f"mode {mode}: {sentence}")
+        else:
+            print(f"{mode} is not available: {sentence}", file=sys.stderr)
+    return found
+
+
+def run_all(arguments: argparse.Namespace):
+    with tempfile.TemporaryDirectory(prefix="fbprof-bench-") as directory:
+        progress("preparing")
+        bench = Bench(Path(directory))
+        modes = available(bench, arguments.modes or list(MODES), bool(arguments.modes))
+        if "off" not in modes:
+            modes.insert(0, "off")
+        for test in arguments.tests:
+            bench.prepare(test)
+        for number in range(1, arguments.runs + 1):
+            for test in arguments.tests:
+                for mode in modes:
+                    if MODES[mode].profiles and not TESTS[test].sessions:
+                        continue
+                    progress(f"run {number} of {arguments.runs}: {TESTS[test].title}, {mode}")
+                    yield bench.measure(test, mode, number)
+        progress("")
+
+
+def measure(arguments: argparse.Namespace) -> list[Run]:
+    """All runs; each of them is in the CSV file as soon as it is done."""
+    runs = []
+    with contextlib.ExitStack() as stack:
+        file = None
+        if arguments.csv:
+            file = stack.enter_context(open(arguments.csv, "w", encoding="utf-8", newline=""))
+            figures.csv_header(file)
+        for run in run_all(arguments):
+            runs.append(run)
+            if file:
+                figures.csv_row(file, run)
+                file.flush()
+    return runs
+
+
+def conditions(found: figures.Figures) -> str:
+    """Where, when and how undisturbed: what the figures are worth."""
+    cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    model = re.search(r"^model name\s*:\s*(.*)", cpus, re.MULTILINE)
+    cpu = model.group(1) if model else platform.machine()
+    waited = found.waited()
+    return (f"Medians of {found.count} runs, {time.strftime('%Y-%m-%d')}, "
+            f"Linux {platform.release().partition('-')[0]}, {os.cpu_count()} × {cpu}."
+            + (f" Statements waited for a CPU {waited.median:.0%} ({waited.low:.0%}–{waited.high:.0%}) of the time."
+               if waited else ""))
+
+
+def replace_figures(page: str, text: str) -> str:
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"it lacks the lines '{BEGIN}' and '{END}'")
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def words(allowed):
@@ -117,31 +110,71 @@ def words(allowed):
     return parse
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="run bench", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10, help="runs of each test in each mode (default %(default)s)")
-    parser.add_argument("--tests", type=words(TESTS), default=list(TESTS), help="comma-separated: 1,2,3,4,5")
-    parser.add_argument("--modes", type=words(MODES), default=list(MODES), help=f"comma-separated: {','.join(MODES)}")
-    arguments = parser.parse_args()
-    modes = arguments.modes if "off" in arguments.modes else ["off", *arguments.modes]
-    times = {name: {mode: [] for mode in modes} for name in arguments.tests}
+def page(text: str) -> Path:
+    """A file that the figures can be written to: better to know before than after the runs."""
+    path = Path(text)
+    try:
+        replace_figures(path.read_text(encoding="utf-8"), "")
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error}") from error
+    return path
 
-    with tempfile.TemporaryDirectory(prefix="fbprof-bench-") as directory:
-        work = pathlib.Path(directory)
-        for name in arguments.tests:
-            template(work, name)
-        for run in range(arguments.runs):
-            for name in arguments.tests:
-                for mode in modes:
-                    # Test 5 shows what the preload costs where nobody profiles.
-                    if name == "5" and MODES[mode][1] is not None:
-                        continue
-                    progress(f"run {run + 1} of {arguments.runs}: {TESTS[name][0]}, {mode}")
-                    times[name][mode].append(measure(work, name, mode))
-        progress("")
-    show(times, arguments.tests, modes)
+
+def new_file(text: str) -> Path:
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path.parent} is no directory")
+    return path
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./run bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10, metavar="N",
+                        help="runs of each test in each mode (default %(default)s)")
+    parser.add_argument("--tests", type=words(TESTS), default=list(TESTS), metavar="LIST",
+                        help="comma-separated: " + ", ".join(f"{name} ({test.title})" for name, test in TESTS.items()))
+    parser.add_argument("--modes", type=words(MODES), metavar="LIST",
+                        help=f"comma-separated: {', '.join(MODES)} (default: all that are available)")
+    parser.add_argument("--csv", type=new_file, metavar="FILE", help="write a row for each run, as they come")
+    parser.add_argument("--read", metavar="FILE", help="show the runs of such a file instead of measuring")
+    parser.add_argument("--svg", type=new_file, metavar="FILE", help="draw a chart")
+    parser.add_argument("--page", type=page, metavar="FILE",
+                        help="write tables into this Markdown page, and a chart next to it (docs/benchmark.md)")
+    arguments = parser.parse_args()
+    if arguments.runs < 1:
+        parser.error("--runs is at least 1")
+    if arguments.csv and arguments.read:
+        parser.error("--csv and --read exclude each other")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    if arguments.read:
+        with open(arguments.read, encoding="utf-8", newline="") as file:
+            runs = figures.read_csv(file)
+    else:
+        runs = measure(arguments)
+    found = figures.Figures(runs)
+    tables = figures.tables(found)
+    print("\n".join(table.text() for table in tables))
+    print(conditions(found))
+    if arguments.svg:
+        arguments.svg.write_text(chart.draw(found), encoding="utf-8")
+    if arguments.page:
+        picture = arguments.page.with_suffix(".svg")
+        picture.write_text(chart.draw(found), encoding="utf-8")
+        text = "\n".join([f"{conditions(found)}\n",
+                          f"![Time of each mode over the time of off]({picture.name})\n",
+                          *(table.markdown() for table in tables)])
+        arguments.page.write_text(replace_figures(arguments.page.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (Failed, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

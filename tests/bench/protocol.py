@@ -1,0 +1,203 @@
+"""What is measured and how: the tests, the modes, one run.
+
+A run is a fresh isql process on a fresh copy of a database. A session is started before the timed statement and
+finished after it; neither is timed. The time is isql's own ("set stats on").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+FIREBIRD = Path(os.environ.get("FBPROF_FIREBIRD", REPO / "build/firebird/5.0.4"))
+DIST = Path(os.environ.get("FBPROF_DIST", REPO / "build/dist"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    title: str
+    statement: str
+    setup: str = ""
+    sessions: bool = True  # False: shows what the preload costs where nobody profiles
+
+
+TESTS = {
+    "1": Test("PSQL loop",
+              "execute block as declare i integer = 0; begin while (i < 10000000) do i = i + 1; end"),
+    "2": Test("SELECT",
+              "select count(*) from (select 1 x from rdb$types a cross join rdb$types b"
+              " cross join rdb$types c rows 3000000)"),
+    "3": Test("procedure calls",
+              "execute block as declare i integer = 0; begin while (i < 1000000) do begin"
+              " execute procedure p_nop; i = i + 1; end end",
+              setup="create procedure p_nop as begin end^"),
+    "4": Test("PSQL cursor",
+              "execute block as declare i integer = 0; declare x integer; begin for select 1 from rdb$types a"
+              " cross join rdb$types b cross join rdb$types c rows 3000000 into x do i = i + 1; end"),
+    "5": Test("join, no session",
+              "select mod(t1.v, 100), count(*) from t1 join t2 on t2.id = t1.id group by 1",
+              setup="create table t1 (id integer not null primary key, v integer)^"
+              "create table t2 (id integer not null primary key, v integer)^commit^"
+              "execute block as declare i integer = 0; begin while (i < 1000000) do begin i = i + 1;"
+              " insert into t1 values (:i, :i); insert into t2 values (:i, :i); end end^commit^",
+              sessions=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    preload: str = ""           # fbprof, floor, or nothing
+    options: str | None = None  # PLUGIN_OPTIONS of the session; None: no session
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    stock: str = "stock"        # what it is compared with,
+    floor: str = ""             # and what it can't be below
+
+    @property
+    def profiles(self) -> bool:
+        return self.options is not None
+
+
+BOTH, AFTER, CLOCK = "floor-before-after", "floor-after", "floor-clock"
+
+# docs/benchmark.md says what each of them is.
+MODES = {
+    "off": Mode(),
+    "preloaded": Mode("fbprof"),
+    "stock": Mode(options=""),
+    "stock-detailed": Mode(options="DETAILED_REQUESTS"),
+    "stock-clock": Mode("fbprof", "", {"FBPROF_OPTIONS": "MODE=CLOCK"}, floor=CLOCK),
+    "sampled": Mode("fbprof", "MODE=SAMPLED", floor=BOTH),
+    "sampled-1000": Mode("fbprof", "MODE=SAMPLED, SAMPLING_INTERVAL=1000", floor=BOTH),
+    "sampled-50": Mode("fbprof", "MODE=SAMPLED, SAMPLING_INTERVAL=50", floor=BOTH),
+    "detailed": Mode("fbprof", "MODE=SAMPLED, DETAILED_REQUESTS", stock="stock-detailed", floor=BOTH),
+    "measured": Mode("fbprof", "SAMPLING_INTERVAL=0", floor=BOTH),
+    "coarse": Mode("fbprof", "MODE=COARSE", floor=AFTER),
+    "coarse-detailed": Mode("fbprof", "MODE=COARSE, DETAILED_REQUESTS", stock="stock-detailed", floor=AFTER),
+    CLOCK: Mode("floor", ""),
+    BOTH: Mode("floor", "", {"FLOOR_EVENTS": "3"}),
+    AFTER: Mode("floor", "", {"FLOOR_EVENTS": "2"}),
+}
+
+
+@dataclasses.dataclass
+class Run:
+    test: str
+    mode: str
+    run: int                              # from 1
+    seconds: float                        # of the timed statement
+    waited: float | None = None           # how much of the time isql could run it had to wait for a CPU
+    sampler_seconds: float | None = None  # CPU time of the thread that moves the clock on
+    interval_us: float | None = None      # how far apart its samples were, on average
+
+
+class Failed(Exception):
+    """isql's script ended early, with what the engine said."""
+
+
+def build_floor(directory: Path) -> Path:
+    library = directory / "libfloor.so"
+    subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-O2", "-shared", "-fPIC",
+                    "-fvisibility=hidden", "-pthread", "-o", library, HERE / "floor.c", "-ldl"], check=True)
+    return library
+
+
+class Bench:
+    """Runs in a scratch directory."""
+
+    def __init__(self, work: Path):
+        self.work = work
+        self.libraries = {"fbprof": DIST / "lib/libfbprof.so", "floor": build_floor(work)}
+        self.isql(f"create database '{work / 'empty.fdb'}';")
+
+    def isql(self, script: str, mode: Mode = MODES["off"], **extra: str) -> str:
+        """Runs a script under a mode's library and returns all that it prints."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("FBPROF_", "FLOOR_"))}
+        environment |= {"FIREBIRD": str(FIREBIRD), "LD_LIBRARY_PATH": str(FIREBIRD),
+                        "FBPROF_DIR": str(self.work / "log")} | mode.environment | extra
+        if mode.preload:
+            environment["LD_PRELOAD"] = str(self.libraries[mode.preload])
+        result = subprocess.run([FIREBIRD / "bin/isql-fb", "-q", "-b", "-i", "/dev/stdin"], input=script,
+                                encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                                cwd=self.work, check=False)
+        if result.returncode:
+            raise Failed(failure(result.stdout))
+        return result.stdout
+
+    def script(self, database: Path, statement: str, options: str | None) -> str:
+        start, finish = "", ""
+        if options is not None:
+            start = f"select rdb$profiler.start_session('bench', null, null, null, '{options}') from rdb$database^\n"
+            finish = "execute procedure rdb$profiler.finish_session(false)^\n"
+        return (f"connect '{database}';\nset term ^;\n{start}set stats on^\n{statement}^\nset stats off^\n"
+                # While its threads are still there: the shell's parent is isql.
+                f"shell grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat^\n{finish}")
+
+    def refusal(self, mode: Mode) -> str:
+        """What the engine says if such a session can't be started."""
+        try:
+            self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode.options), mode)
+        except Failed as failed:
+            return str(failed)
+        return ""
+
+    def prepare(self, name: str) -> None:
+        database = self.work / f"template{name}.fdb"
+        self.isql(f"create database '{database}';\nset term ^;\n{TESTS[name].setup}")
+
+    def measure(self, name: str, mode_name: str, number: int) -> Run:
+        mode = MODES[mode_name]
+        database = self.work / "run.fdb"
+        shutil.copyfile(self.work / f"template{name}.fdb", database)
+        output = self.isql(self.script(database, TESTS[name].statement, mode.options), mode)
+        interval = None
+        if logs := list(self.work.glob("log/*.fbprof")):
+            info = subprocess.run([DIST / "bin/fbprof-dump", "--info", *logs], capture_output=True,
+                                  encoding="utf-8", check=True)
+            interval = mean_interval_us(info.stdout)
+        database.unlink()
+        shutil.rmtree(self.work / "log", ignore_errors=True)
+        return Run(name, mode_name, number, elapsed_seconds(output), waited(output), sampler_seconds(output), interval)
+
+
+# What the programs print --------------------------------------------------------------------------
+
+def failure(output: str) -> str:
+    """The engine's sentence: the line after the one with the SQLSTATE."""
+    found = re.search(r"^Statement failed, SQLSTATE = .*\n(.*)", output, re.MULTILINE)
+    return (found.group(1) if found else output).strip()
+
+
+def elapsed_seconds(output: str) -> float:
+    return float(re.search(r"Elapsed time\s*=\s*([0-9.]+)", output).group(1))
+
+
+def sampler_seconds(output: str) -> float | None:
+    """CPU time of fbprof's threads, or the floor's, from their schedstat."""
+    threads = re.findall(r"^(/proc/\d+/task/\d+)/comm:(?:fbprof-|floor-)", output, re.MULTILINE)
+    times = [int(re.search(rf"^{thread}/schedstat:(\d+)", output, re.MULTILINE).group(1)) for thread in threads]
+    return sum(times) / 1e9 if times else None
+
+
+def waited(output: str) -> float | None:
+    """Of the main thread, which executes the statements of an embedded engine: their schedstat has ns on a CPU
+    and ns in its queue."""
+    found = re.search(r"^/proc/(\d+)/task/\1/schedstat:(\d+) (\d+)", output, re.MULTILINE)
+    if not found:
+        return None
+    run, queued = int(found.group(2)), int(found.group(3))
+    return queued / (run + queued) if run + queued else None
+
+
+def mean_interval_us(info: str) -> float | None:
+    """Sampled time over wake-ups, as `fbprof-dump --info` tells them."""
+    found = re.search(r"^ *samples +\d+ of ([\d.]+) (ns|µs|ms|s)\b.* (\d+) wake-ups", info, re.MULTILINE)
+    if not found or not int(found.group(3)):
+        return None
+    return float(found.group(1)) * {"ns": 1e-3, "µs": 1, "ms": 1e3, "s": 1e6}[found.group(2)] / int(found.group(3))
