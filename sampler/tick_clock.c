@@ -83,7 +83,7 @@ static _Atomic unsigned lines_used;
 static struct tick_clock_line drifted_line;
 
 static const char *const reason_texts[TICK_CLOCK_REASONS] = {
-	[TICK_CLOCK_COUNTER_USED] = "the counter is invariant, and the kernel vouches for it",
+	[TICK_CLOCK_COUNTER_USED] = "the counter is invariant, and the kernel trusts it",
 	[TICK_CLOCK_SYSTEM_WANTED] = "the system's clock was asked for",
 	[TICK_CLOCK_NO_COUNTER] = "no counter is known for this architecture",
 	[TICK_CLOCK_FORBIDDEN] = "the counter may not be read here: see prctl(2), PR_SET_TSC",
