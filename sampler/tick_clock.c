@@ -41,7 +41,9 @@
 
 /* The first measurement: two halves, so that they can be compared. */
 #define HALF_BASELINE (10 * NS_PER_MS)
-/* Its halves may differ by this, in 1e-9, and what the reads' durations leave open. */
+/* What is decided is decided for good, so a moment's disturbance must not decide it. */
+#define MEASUREMENTS 3
+/* The halves may differ by this, in 1e-9, and what the reads' durations leave open. */
 #define HALVES_DIFFER_MAX 500000
 /* Above this uncertainty the machine is too busy, or its clocks too slow, to measure anything. */
 #define UNCERTAINTY_MAX 1000000
@@ -90,7 +92,7 @@ static const char *const reason_texts[TICK_CLOCK_REASONS] = {
 	[TICK_CLOCK_NOT_INVARIANT] = "the counter is not invariant: its rate changes",
 	[TICK_CLOCK_NOT_TRUSTED] = "the kernel keeps its own time by something else",
 	[TICK_CLOCK_NOT_OFFERED] = "the kernel does not offer the counter as a clock source",
-	[TICK_CLOCK_UNSTEADY] = "the counter's rate could not be measured: two attempts differ",
+	[TICK_CLOCK_UNSTEADY] = "the counter's rate could not be measured: no two attempts agree",
 	[TICK_CLOCK_IMPLAUSIBLE] =
 		"the counter's rate is not what the processor or the hypervisor says it is",
 	[TICK_CLOCK_DRIFTED] = "the counter has drifted from the system's clock",
@@ -399,8 +401,11 @@ static void measure_facts(const struct tick_clock_machine *machine, struct tick_
 			  struct rate *rate, struct tick_clock_comparison *last)
 {
 	enum tick_clock_reason verdict = TICK_CLOCK_COUNTER_USED;
+	bool measured = false;
 
-	if (!measure(machine->system, rate, last)) {
+	for (int i = 0; i < MEASUREMENTS && !measured; i++)
+		measured = measure(machine->system, rate, last);
+	if (!measured) {
 		verdict = TICK_CLOCK_UNSTEADY;
 	} else {
 		facts->measured = hertz(rate->mult);

@@ -79,7 +79,7 @@ static void measure_all(struct findings *findings, double seconds)
 
 static void print_line(struct sink *sink, const char *name, const char *value)
 {
-	sink_print(sink, "%-12s %s\n", name, value);
+	sink_print(sink, "%-13s %s\n", name, value);
 }
 
 static void print_pick(const struct findings *findings, struct sink *sink)
@@ -106,16 +106,16 @@ static void print_frequency(const struct tick_clock_facts *facts, struct sink *s
 		line = g_strdup_printf("%.6f GHz (%s)", (double)facts->told / NS_PER_SECOND,
 				       facts->told_by);
 	else
-		line = g_strdup("by nobody");
-	print_line(sink, "Told", line);
+		line = g_strdup("not told");
+	print_line(sink, "Rate told", line);
 	g_free(line);
 	if (facts->measured)
 		line = g_strdup_printf("%.6f GHz, give or take %.1f ppm",
 				       (double)facts->measured / NS_PER_SECOND,
 				       (double)facts->uncertainty / 1000);
 	else
-		line = g_strdup("no");
-	print_line(sink, "Measured", line);
+		line = g_strdup("not measured");
+	print_line(sink, "Rate found", line);
 	g_free(line);
 }
 
