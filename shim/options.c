@@ -17,8 +17,19 @@
 
 void options_init(struct options *options)
 {
-	*options =
-		(struct options){ .interval = SAMPLER_INTERVAL_DEFAULT, .sql_text = SQL_TEXT_FULL };
+	*options = (struct options){ .interval = SAMPLER_INTERVAL_DEFAULT,
+				     .sql_text = SQL_TEXT_FULL,
+				     .clock = TICK_CLOCK_AUTO };
+}
+
+/* The index of `value` in `names`; -1: it isn't there, or is NULL. */
+static int find_name(const char *value, const char *const *names, size_t count)
+{
+	for (size_t i = 0; value && i < count; i++) {
+		if (!strcasecmp(value, names[i]))
+			return (int)i;
+	}
+	return -1;
 }
 
 /* Each reads `value` (NULL: no '=' was given) and returns whether it is allowed. */
@@ -56,14 +67,23 @@ static bool set_sql_text(struct options *options, const char *value)
 	static const char *const names[] = {
 		[SQL_TEXT_FULL] = "FULL", [SQL_TEXT_HASH] = "HASH", [SQL_TEXT_OFF] = "OFF"
 	};
+	int found = find_name(value, names, sizeof(names) / sizeof(*names));
 
-	for (size_t i = 0; value && i < sizeof(names) / sizeof(*names); i++) {
-		if (!strcasecmp(value, names[i])) {
-			options->sql_text = (enum sql_text)i;
-			return true;
-		}
-	}
-	return false;
+	if (found >= 0)
+		options->sql_text = (enum sql_text)found;
+	return found >= 0;
+}
+
+static bool set_clock(struct options *options, const char *value)
+{
+	static const char *const names[] = {
+		[TICK_CLOCK_AUTO] = "AUTO", [TICK_CLOCK_TSC] = "TSC", [TICK_CLOCK_SYSTEM] = "SYSTEM"
+	};
+	int found = find_name(value, names, sizeof(names) / sizeof(*names));
+
+	if (found >= 0)
+		options->clock = (enum tick_clock_choice)found;
+	return found >= 0;
 }
 
 static const struct {
@@ -75,6 +95,7 @@ static const struct {
 	{ "DETAILED_REQUESTS", set_detailed, "no value" },
 	{ "MODE", set_mode, "SAMPLED" },
 	{ "SQL_TEXT", set_sql_text, "FULL, HASH or OFF" },
+	{ "CLOCK", set_clock, "AUTO, TSC or SYSTEM" },
 };
 
 #define KNOWN_COUNT (sizeof(known) / sizeof(*known))

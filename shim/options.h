@@ -5,6 +5,7 @@
 #ifndef FBPROF_OPTIONS_H
 #define FBPROF_OPTIONS_H
 
+#include "../sampler/tick_clock.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ struct options {
 	uint64_t interval; /* SAMPLING_INTERVAL in ns */
 	bool detailed;	   /* DETAILED_REQUESTS */
 	enum sql_text sql_text;
+	enum tick_clock_choice clock; /* CLOCK: what to measure with */
 };
 
 #define OPTIONS_ERROR_SIZE 320 /* room for any sentence of options_parse() */

@@ -45,6 +45,7 @@ static void refuse(const char *text, const char *first, const char *second, cons
 	ck_assert_uint_eq(options.interval, before.interval);
 	ck_assert_int_eq(options.detailed, before.detailed);
 	ck_assert_int_eq(options.sql_text, before.sql_text);
+	ck_assert_int_eq(options.clock, before.clock);
 }
 
 START_TEST(defaults)
@@ -52,6 +53,7 @@ START_TEST(defaults)
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
 	ck_assert(!options.detailed);
 	ck_assert_int_eq(options.sql_text, SQL_TEXT_FULL);
+	ck_assert_int_eq(options.clock, TICK_CLOCK_AUTO);
 	accept(NULL);
 	accept("");
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
@@ -120,6 +122,20 @@ START_TEST(sql_text)
 	refuse("SQL_TEXT=ON", "SQL_TEXT=ON", "FULL, HASH or OFF", NULL);
 	refuse("SQL_TEXT", "SQL_TEXT without a value", NULL, NULL);
 	refuse("SQL_TEXT=FULL HASH", "FULL HASH", NULL, NULL);
+}
+END_TEST
+
+START_TEST(clock_to_measure_with)
+{
+	accept("CLOCK=TSC");
+	ck_assert_int_eq(options.clock, TICK_CLOCK_TSC);
+	accept("clock=system");
+	ck_assert_int_eq(options.clock, TICK_CLOCK_SYSTEM);
+	accept("CLOCK=AUTO");
+	ck_assert_int_eq(options.clock, TICK_CLOCK_AUTO);
+	refuse("CLOCK=RDTSC", "CLOCK=RDTSC", "AUTO, TSC or SYSTEM", NULL);
+	refuse("CLOCK", "CLOCK without a value", NULL, NULL);
+	refuse("CLOCK=", "CLOCK=", "AUTO", NULL);
 }
 END_TEST
 
@@ -258,6 +274,7 @@ int main(void)
 	tcase_add_test(tcase, detailed_requests);
 	tcase_add_test(tcase, mode);
 	tcase_add_test(tcase, sql_text);
+	tcase_add_test(tcase, clock_to_measure_with);
 	tcase_add_test(tcase, case_does_not_matter);
 	tcase_add_test(tcase, white_space);
 	tcase_add_test(tcase, empty_words);

@@ -121,7 +121,9 @@ bool command_parse(const struct command *command, const GOptionEntry *entries, i
 		*status = print_help(context);
 	else if (version)
 		*status = command_print_version();
-	else if (!files)
+	else if (files && !command->arguments)
+		*status = command_misuse("%s: takes no file", *files);
+	else if (!files && command->arguments)
 		*status = command_misuse("no log given: name a file *.fbprof");
 	else
 		go_on = true;
@@ -129,7 +131,8 @@ bool command_parse(const struct command *command, const GOptionEntry *entries, i
 	g_option_context_free(context);
 	if (!go_on)
 		g_clear_pointer(&files, g_strfreev);
-	*logs = files;
+	if (logs)
+		*logs = files;
 	return go_on;
 }
 

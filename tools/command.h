@@ -20,7 +20,7 @@ enum command_status {
 
 struct command {
 	const char *name;
-	const char *arguments; /* for the usage line */
+	const char *arguments; /* for the usage line; NULL: takes no logs */
 	const char *summary;   /* one line for the list of commands */
 	const char *help;      /* below the options in --help; may be NULL */
 	enum command_status (*run)(int argc, char **argv);
@@ -28,6 +28,7 @@ struct command {
 
 extern const struct command command_dump;
 extern const struct command command_report;
+extern const struct command command_timing;
 
 /* Once, first thing in a main(). */
 void command_init(void);
@@ -41,7 +42,8 @@ enum command_status command_misuse(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
 /*
  * Handles the options, --help and --version among them.  True: go on, with at least one log in
- * `logs`, which is the caller's.  False: return `status`.
+ * `logs`, which is the caller's; of a command that takes none, `logs` may be NULL.  False: return
+ * `status`.
  */
 bool command_parse(const struct command *command, const GOptionEntry *entries, int argc,
 		   char **argv, char ***logs, enum command_status *status);

@@ -9,6 +9,7 @@
 static const struct command *const commands[] = {
 	&command_dump,
 	&command_report,
+	&command_timing,
 };
 
 static enum command_status print_commands(void)
@@ -16,7 +17,7 @@ static enum command_status print_commands(void)
 	struct sink sink;
 
 	sink_open(&sink, STDOUT_FILENO);
-	sink_put(&sink, "Usage:\n  fbprof COMMAND [OPTION...] LOG...\n\nCommands:\n");
+	sink_put(&sink, "Usage:\n  fbprof COMMAND [OPTION...] [LOG...]\n\nCommands:\n");
 	for (unsigned i = 0; i < G_N_ELEMENTS(commands); i++)
 		sink_print(&sink, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
 	sink_put(&sink, "\nfbprof help COMMAND says more; so does man fbprof.\n");

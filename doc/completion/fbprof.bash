@@ -56,8 +56,21 @@ _fbprof_report() {
 	esac
 }
 
+_fbprof_timing() {
+	case $2 in
+	-c | --clock)
+		_fbprof_words 'rdtsc lfence-rdtsc rdtscp cntvct isb-cntvct tick-clock tick-clock-ordered raw monotonic coarse cpu' "$1"
+		;;
+	-d | --duration)
+		;;
+	*)
+		_fbprof_words '--duration --clock --help --version' "$1"
+		;;
+	esac
+}
+
 _fbprof() {
-	local commands='dump report'
+	local commands='dump report timing'
 	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
 
 	COMPREPLY=()
