@@ -14,7 +14,7 @@
 	"\x89"    \
 	"FBPROF\n"
 #define LOG_MAGIC_SIZE 8
-#define LOG_VERSION    1
+#define LOG_VERSION    2
 
 #define LOG_HEADER_SIZE 4096u
 #define LOG_CHUNK_SIZE	65536u
@@ -75,7 +75,7 @@ enum log_block_kind {
 	LOG_BLOCK_FREE = 0,
 	LOG_BLOCK_COUNTERS =
 		1,	      /* payload: cells `first` to `first` + 63 of a statement, u64 each */
-	LOG_BLOCK_NODES = 2,  /* payload: call tree nodes with the ids `first` to `first` + 15 */
+	LOG_BLOCK_NODES = 2,  /* payload: call tree nodes with ids from `first` on */
 	LOG_BLOCK_SESSION = 3 /* payload: struct log_session_totals */
 };
 
@@ -100,14 +100,35 @@ struct log_block {
 #define LOG_BLOCKS_PER_CHUNK (LOG_CHUNK_ROOM / sizeof(struct log_block))
 
 /*
- * Cells of a statement.  A line has one, which counts how often it was executed.  A record source
- * has two neighbours: opened, fetched.  The numbers are given by LOG_LINE and LOG_RECORD_SOURCE.
+ * Cells of a statement.  The first ones are always there.  A line has a group of cells, a record
+ * source two groups one behind the other: opened, fetched.  LOG_REC_LINE and LOG_REC_RECORD_SOURCE
+ * tell where they begin.  A group is a single cell in LOG_MODE_SAMPLED, which counts, and otherwise
+ * LOG_GROUP_CELLS of them, from a multiple of that on: enum log_group_cell.
  */
 enum log_fixed_cell {
 	LOG_CELL_FINISHED = 0, /* executions that the engine reported as finished */
 	LOG_CELL_UNSAMPLED =
-		1, /* ns of executions that raised no other event, told by the engine */
-	LOG_CELL_FIRST_FREE = 2
+		1, /* ns of executions that raised no other event, told by the engine; SAMPLED */
+	LOG_CELL_ELAPSED = 2, /* ns of the finished executions, less cost; not SAMPLED */
+	LOG_CELL_FIRST_FREE = 8
+};
+
+/*
+ * Times are in ns.  Total: from before to after, with all that is called in between.  Self: without
+ * what the calls took that have a group of their own.  Cost: what profiling itself took of that, by
+ * estimate; it is not in the times.
+ */
+enum log_group_cell {
+	LOG_GROUP_COUNT = 0,
+	LOG_GROUP_TOTAL = 1,
+	LOG_GROUP_SELF = 2,
+	LOG_GROUP_TOTAL_CPU = 3, /* COARSE: of the total time, the thread ran for so long */
+	LOG_GROUP_SELF_CPU = 4,
+	LOG_GROUP_TOTAL_COST = 5, /* COARSE */
+	LOG_GROUP_SELF_COST = 6,
+	LOG_GROUP_MIN = 5, /* MEASURED: the shortest and the longest total time of one count */
+	LOG_GROUP_MAX = 6,
+	LOG_GROUP_CELLS = 8
 };
 
 enum log_node_kind {
@@ -119,14 +140,29 @@ enum log_node_kind {
 #define LOG_NODE_CELL_BITS 24
 #define LOG_NODE_CELL_MASK ((1u << LOG_NODE_CELL_BITS) - 1)
 
-/* A node of the session's call tree.  Its time is the time sampled with it innermost. */
+/*
+ * A node of the session's call tree; only in LOG_MODE_SAMPLED.  Its times are those sampled with it
+ * innermost.
+ */
 struct log_node {
 	uint32_t parent;    /* node id; 0 for a root.  Always smaller than the node's own id */
 	uint32_t statement; /* the statement's index in the session */
 	uint32_t position;  /* enum log_node_kind << LOG_NODE_CELL_BITS | cell */
 	uint32_t serial;    /* LOG_NODE_REQUEST: low 32 bits of its serial; 0 when not told apart */
-	uint64_t self_time; /* ns */
+	uint64_t self_time; /* ns, less cost */
 	uint64_t samples;
+	uint64_t cost;	   /* ns that profiling itself took meanwhile, by estimate */
+	uint64_t cpu_time; /* ns that the thread ran, of self_time + cost */
+};
+
+/* Kinds of events, by what they cost. */
+enum log_event {
+	LOG_EVENT_LINE = 0, /* a line: before and after */
+	LOG_EVENT_OPEN = 1,
+	LOG_EVENT_FETCH = 2,
+	LOG_EVENT_REQUEST = 3, /* start and finish */
+	LOG_EVENT_ROW = 4,     /* a fetch of a record source that has no parent */
+	LOG_EVENTS = 5
 };
 
 struct log_session_totals {
@@ -135,8 +171,9 @@ struct log_session_totals {
 	uint64_t torn_samples; /* samples dropped because the position changed while it was read */
 	uint64_t torn_time;    /* ns of them, charged to the last position seen */
 	uint64_t wakeups;      /* of the sampler while this session was busy */
-	uint64_t
-		lost_requests; /* executions without rows of their own, for want of memory or ids */
+	uint64_t stretched;    /* of these, so many came late to keep within the sampler's share */
+	uint64_t cost;	       /* ns that profiling itself took, by estimate: sum of all costs */
+	uint64_t event_cost[LOG_EVENTS]; /* ps that an event is thought to cost, as of now */
 };
 
 /*
@@ -155,8 +192,8 @@ enum log_record_type {
 	LOG_REC_SESSION = 1,
 	/*
 	 * profile_id, attachment_id, i64 start (ns UTC, 8 bytes), u64 monotonic ns (8 bytes), flags
-	 * (enum log_session_flags), sampling interval in ns, then strings: user, database, engine,
-	 * options as given; description (nullable)
+	 * (enum log_session_flags), sampling interval in ns, enum log_mode, then strings: user,
+	 * database, engine, options as given; description (nullable)
 	 */
 	LOG_REC_SESSION_START = 2,
 	/* enum log_session_end, i64 time (ns UTC, 8 bytes) */
@@ -171,15 +208,15 @@ enum log_record_type {
 	/* statement index, cursor_id, nullable string name, line (0: none), column (0: none) */
 	LOG_REC_CURSOR = 6,
 	/*
-	 * statement index, cursor_id, record_source_id, parent id (0: none), level, cell for opens
-	 * (the next one is for fetches), access path text id
+	 * statement index, cursor_id, record_source_id, parent id (0: none), level, first cell of
+	 * the group for opens (the one for fetches is behind it), access path text id
 	 */
 	LOG_REC_RECORD_SOURCE = 7,
-	/* statement index, line, column, cell */
+	/* statement index, line, column, first cell */
 	LOG_REC_LINE = 8,
 	/*
 	 * A request that has finished, when requests are told apart.  It replaces all counter blocks
-	 * of this session with this serial.
+	 * of this session with this serial, unless it has LOG_REQUEST_IN_BLOCKS.
 	 * serial, statement index, request_id, caller_statement_id, caller_request_id, i64 start
 	 * (ns UTC, 8 bytes), duration in ns by the engine's timestamps, flags (enum
 	 * log_request_flags), elapsed ns that the engine reported, then pairs (cell - previous cell,
@@ -195,22 +232,29 @@ enum log_session_flags {
 	LOG_SESSION_PRELOAD = 2	  /* the engine's clock was ours (LD_PRELOAD) */
 };
 
+/* How times are known. */
+enum log_mode {
+	LOG_MODE_SAMPLED = 1,  /* the call tree has them */
+	LOG_MODE_COARSE = 2,   /* cells have them, by a clock that moves with the sampler's looks */
+	LOG_MODE_MEASURED = 3, /* cells have them, each event timed */
+};
+
 enum log_request_flags {
-	LOG_REQUEST_FINISHED = 1 /* the engine reported its end */
+	LOG_REQUEST_FINISHED = 1, /* the engine reported its end */
+	LOG_REQUEST_IN_BLOCKS = 2 /* too many cells for a record: they stay in its blocks */
 };
 
 enum log_session_end {
 	LOG_END_FINISHED = 1, /* FINISH_SESSION, or another START_SESSION */
 	LOG_END_CANCELLED = 2,
-	LOG_END_DISPOSED = 3, /* detach or DISCARD: the engine let go of it without a word */
-	LOG_END_STOPPED = 4   /* recording stopped: disk full or quota */
+	LOG_END_DISPOSED = 3 /* detach or DISCARD: the engine let go of it without a word */
 };
 
 _Static_assert(sizeof(struct log_header) == LOG_HEADER_SIZE, "header fills its page");
 _Static_assert(__builtin_offsetof(struct log_header, chunk_count) == 3072, "checksummed part");
 _Static_assert(sizeof(struct log_chunk_header) == 64, "chunk header is a cache line");
 _Static_assert(sizeof(struct log_block) == 9 * 64, "blocks are whole cache lines");
-_Static_assert(sizeof(struct log_node) == 32, "16 nodes fill a block");
+_Static_assert(sizeof(struct log_node) == 48, "nodes have no padding");
 _Static_assert(sizeof(struct log_session_totals) <= LOG_BLOCK_PAYLOAD, "totals fit a block");
 
 #endif

@@ -107,6 +107,11 @@ static bool check_header(const struct log_header *header, size_t size, char erro
 			  header->version, LOG_VERSION);
 	else if (header_crc(header) != header->crc)
 		set_error(error, "the header is damaged, nothing can be read: copy the log again");
+	else if (header->version != 0 && header->version < LOG_VERSION)
+		set_error(error,
+			  "log version %" PRIu32
+			  ", this fbprof reads %d: use the fbprof that wrote it",
+			  header->version, LOG_VERSION);
 	else if (header->version == 0 || header->header_size != LOG_HEADER_SIZE ||
 		 header->chunk_size != LOG_CHUNK_SIZE)
 		set_error(error, "the header makes no sense: this log was not made by fbprof");
@@ -562,6 +567,7 @@ static void visit_session_start(const struct walk *walk, uint32_t session, struc
 	start.start_monotonic = (uint64_t)take_i64(fields);
 	start.flags = take(fields);
 	start.sampling_interval = take(fields);
+	start.mode = take(fields);
 	start.user = take_string(fields);
 	start.database = take_string(fields);
 	start.engine = take_string(fields);

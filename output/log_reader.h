@@ -28,6 +28,7 @@ struct log_session_start {
 	uint64_t start_monotonic;
 	uint64_t flags; /* enum log_session_flags */
 	uint64_t sampling_interval;
+	uint64_t mode; /* enum log_mode, or what this version doesn't know */
 	struct log_string user, database, engine, options, description;
 };
 
@@ -48,14 +49,14 @@ struct log_cursor {
 struct log_record_source {
 	uint32_t statement;
 	uint32_t cursor_id, id, parent_id, level;
-	uint32_t cell;	      /* of opens; the next one is of fetches */
+	uint32_t cell;	      /* the first of the group for opens */
 	uint32_t access_path; /* text id, 0: none */
 };
 
 struct log_line {
 	uint32_t statement;
 	uint32_t line, column;
-	uint32_t cell;
+	uint32_t cell; /* the first of its group */
 };
 
 struct log_cell {

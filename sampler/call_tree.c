@@ -223,9 +223,10 @@ static void add(uint64_t *word, uint64_t value)
 	atomic_store_explicit((_Atomic uint64_t *)word, *word + value, memory_order_relaxed);
 }
 
-bool call_tree_charge(struct call_tree *tree, const struct position *position, uint64_t time,
-		      unsigned samples)
+bool call_tree_charge(struct call_tree *tree, const struct position *position,
+		      const struct sample *sample)
 {
+	struct log_node *charged;
 	uint32_t node = 0;
 
 	if (position->count)
@@ -234,7 +235,10 @@ bool call_tree_charge(struct call_tree *tree, const struct position *position, u
 		node = tree->last_node[tree->last_count - 1];
 	if (!node)
 		return false;
-	add(&node_at(tree, node)->self_time, time);
-	add(&node_at(tree, node)->samples, samples);
+	charged = node_at(tree, node);
+	add(&charged->self_time, sample->time);
+	add(&charged->cost, sample->cost);
+	add(&charged->cpu_time, sample->cpu_time);
+	add(&charged->samples, 1);
 	return true;
 }

@@ -15,12 +15,19 @@ struct call_tree;
 struct call_tree *call_tree_new(struct log *log, uint32_t session);
 void call_tree_free(struct call_tree *tree);
 
+/* What a look stands for; times in ns. */
+struct sample {
+	uint64_t time; /* without `cost` */
+	uint64_t cost; /* of profiling itself */
+	uint64_t cpu_time;
+};
+
 /*
- * Adds `time` ns and `samples` samples to the node of this position.  With no frames it goes to
- * the position of the call before, if there was one.  Returns false if it could not be kept
- * (recording has stopped, out of memory, no position).
+ * Adds a sample to the node of this position.  With no frames it goes to the position of the call
+ * before, if there was one.  Returns false if it could not be kept (recording has stopped, out of
+ * memory, no position).
  */
-bool call_tree_charge(struct call_tree *tree, const struct position *position, uint64_t time,
-		      unsigned samples);
+bool call_tree_charge(struct call_tree *tree, const struct position *position,
+		      const struct sample *sample);
 
 #endif

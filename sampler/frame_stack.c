@@ -35,6 +35,16 @@ struct frame_stack *frame_stack_new(void)
 	stack->outer = NULL;
 	stack->bare_depth = 1;
 	stack->pairs_missed = 0;
+	stack->clock_mode = CLOCK_SAMPLED;
+	stack->cost_seen = stack->jump_cost = 0;
+	stack->first_jump = 0;
+	memset(stack->event_cost, 0, sizeof(stack->event_cost));
+	stack->cost_updated = 0;
+	stack->read_cost = 0;
+	stack->cost_unit = 0;
+	stack->cost_mode = 0;
+	atomic_init(&stack->cost, 0);
+	atomic_init(&stack->cpu_time, 0);
 	atomic_init(&stack->thread_id, 0);
 	atomic_init(&stack->thread_frame, 0);
 	stack->next_free = NULL;

@@ -16,8 +16,8 @@
  *     reader sees the old or the new frame, and with the frames around it either is a position
  *     that really was.
  *
- * `top` and the first seven frames share a cache line, so that reading a plan of usual depth costs
- * the sampler one miss, and the executor one when it writes next.
+ * `top`, `cost` and the first six frames share a cache line, so that reading a plan of usual depth
+ * costs the sampler one miss, and the executor one when it writes next.
  */
 #ifndef FBPROF_FRAME_STACK_H
 #define FBPROF_FRAME_STACK_H
@@ -102,26 +102,49 @@ static inline bool frame_is_in_line(uint64_t frame)
 #define FRAME_TOP_IDLE	  0x1000000ull
 #define FRAME_TOP_VERSION 0x2000000ull
 
+/* Costs of events are kept in units of 1/1024 ns, since one takes only a few ns. */
+#define COST_PER_NS_SHIFT 10
+
+/* What the clock of a profiled call is made of, see shim/clock.h. */
+enum clock_mode {
+	CLOCK_SAMPLED,
+	CLOCK_COARSE,
+	CLOCK_MEASURED
+};
+
 struct frame_stack {
 	alignas(128) _Atomic uint64_t top;
+	_Atomic uint64_t cost; /* of all events so far; written by the executing thread, relaxed */
 	_Atomic uint64_t frame[FRAME_STACK_ROOM];
 
 	/* The rest is the executing thread's own; it has its cache line. */
-	alignas(128) void *thread;  /* whose clock is ours, see clock.h; NULL: nobody's */
-	struct frame_stack *outer;  /* what that thread executed before and will come back to */
-	uint32_t bare_depth;	    /* depth with only the outermost request on the stack */
-	uint32_t pairs_missed;	    /* see clock.c */
-	_Atomic uint64_t next_pair; /* see clock.h; other threads read it */
+	alignas(128) void *thread; /* whose clock is ours, see clock.h; NULL: nobody's */
+	struct frame_stack *outer; /* what that thread executed before and will come back to */
+	enum clock_mode clock_mode;
+	uint32_t bare_depth;	/* depth with only the outermost request on the stack; 0: unknown */
+	uint32_t pairs_missed;	/* this and the next four: see clock.h */
+	uint64_t event_cost[5]; /* by enum log_event, in units of COST_PER_NS_SHIFT; this and the */
+	uint64_t cost_unit;	/* next three: see shim/event_cost.h */
+	int64_t cost_updated;
+	int64_t read_cost; /* ns; measured mode: of a read of the clock */
+	uint32_t cost_mode;
+	uint64_t cost_seen; /* of `cost`, the clock has been put back by so much */
+	int64_t first_jump; /* when the clock moved on, first since that was taken notice of */
+	uint64_t jump_cost; /* ns that it was put back since */
+	_Atomic int64_t next_pair; /* other threads read it */
 
 	/* Which thread it was that ended the idle time, and how deep its stack was: see abandoned.h. */
 	_Atomic int32_t thread_id;
 	_Atomic uintptr_t thread_frame;
 
 	struct frame_stack *next_free, *next_made;
+
+	/* The sampler's: what it has seen of the thread's CPU time, in ns, relaxed. */
+	alignas(128) _Atomic uint64_t cpu_time;
 };
 
 /* No time is as late: nobody expects the engine's pair. */
-#define FRAME_STACK_NO_PAIR UINT64_MAX
+#define FRAME_STACK_NO_PAIR INT64_MAX
 
 /*
  * All stacks that were ever made, by `next_made`; pushed by frame_stack_new() under its lock, with
@@ -148,6 +171,19 @@ static inline uint64_t frame_stack_top(const struct frame_stack *stack)
 static inline uint32_t frame_stack_depth(const struct frame_stack *stack)
 {
 	return (uint32_t)(frame_stack_top(stack) & FRAME_TOP_DEPTH);
+}
+
+/* Counts what an event costs, in units of COST_PER_NS_SHIFT. */
+static inline void frame_stack_add_cost(struct frame_stack *stack, uint64_t cost)
+{
+	atomic_store_explicit(&stack->cost,
+			      atomic_load_explicit(&stack->cost, memory_order_relaxed) + cost,
+			      memory_order_relaxed);
+}
+
+static inline uint64_t frame_stack_cost(const struct frame_stack *stack)
+{
+	return atomic_load_explicit(&stack->cost, memory_order_relaxed);
 }
 
 /* The frame at `depth` (from 0); only below the stack's depth. */
@@ -206,7 +242,7 @@ static inline void frame_stack_set_idle(struct frame_stack *stack, bool idle)
  */
 static inline bool frame_stack_is_bare(const struct frame_stack *stack)
 {
-	return frame_stack_depth(stack) == stack->bare_depth &&
+	return stack->bare_depth && frame_stack_depth(stack) == stack->bare_depth &&
 	       !frame_is_in_line(frame_stack_at(stack, stack->bare_depth - 1));
 }
 

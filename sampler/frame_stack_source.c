@@ -88,6 +88,7 @@ static enum position_state read_frame_stack(struct position_source *source, uint
 {
 	struct frame_stack_source *self = (struct frame_stack_source *)source;
 
+	position->thread = thread_of(self);
 	if (!frame_stack_read(self->stack, READ_TRIES, position->frames, &position->count))
 		return POSITION_TORN;
 	if (!position->count)

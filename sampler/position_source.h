@@ -16,6 +16,7 @@ enum position_state {
 };
 
 struct position {
+	int32_t thread; /* the kernel's id of the thread that executes; 0: unknown */
 	uint32_t count;
 	uint64_t frames[FRAME_STACK_ROOM]; /* as in frame_stack.h, outermost first */
 };

@@ -7,6 +7,8 @@
  */
 #define _GNU_SOURCE
 #include "sampler.h"
+#include "abandoned.h"
+#include "tick_clock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -28,12 +30,16 @@
 /* Without membarrier a wake-up can be missed: then look again after this many ns. */
 #define BLIND_SLEEP (10 * 1000 * 1000)
 
+/* How often the clock of measured mode is compared with the system's. */
+#define CLOCK_CHECK_INTERVAL NS_PER_SECOND
+
 /* libunwind, later, needs some; the thread's own frames are small. */
 #define STACK_SIZE (256 * 1024)
 
-_Atomic uint64_t sampler_clock;
+_Atomic int64_t sampler_clock;
 _Atomic uint32_t sampler_asleep;
 _Atomic uint32_t sampler_targets;
+_Thread_local bool sampler_at_work;
 
 static pthread_mutex_t lifecycle = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t targets_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -62,13 +68,7 @@ static uint64_t now(void)
 
 static void publish_clock(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	atomic_store_explicit(&sampler_clock,
-			      (uint64_t)time.tv_sec << SAMPLER_CLOCK_SECONDS_SHIFT |
-				      (uint64_t)time.tv_nsec,
-			      memory_order_relaxed);
+	atomic_store_explicit(&sampler_clock, (int64_t)now(), memory_order_relaxed);
 }
 
 /* ---- One look ---- */
@@ -78,11 +78,86 @@ static void add(uint64_t *word, uint64_t value)
 	atomic_store_explicit((_Atomic uint64_t *)word, *word + value, memory_order_relaxed);
 }
 
+/*
+ * CPU clocks are read at a rate of their own, since each read takes half a µs and more: of a busy
+ * target once in so many ns, and of several in turn no more often.
+ */
+#define CPU_INTERVAL 1000000u
+
+/*
+ * How long the thread ran of the time since its CPU clock was read last.  If that was another thread,
+ * it is taken to have run all of it: a wait is only reported when it was seen.  0 as a rule: it is
+ * not to be read yet.
+ */
+static uint64_t cpu_time(struct sampler_target *target, uint64_t elapsed, unsigned busy_count)
+{
+	uint64_t clock, ran;
+
+	target->cpu_busy += elapsed;
+	if (target->cpu_busy < (uint64_t)CPU_INTERVAL * busy_count || !position.thread)
+		return 0;
+	clock = thread_cpu_time(position.thread);
+	ran = position.thread == target->cpu_thread ? clock - target->cpu_clock : target->cpu_busy;
+	if (ran > target->cpu_busy)
+		ran = target->cpu_busy;
+	target->cpu_thread = position.thread;
+	target->cpu_clock = clock;
+	target->cpu_busy = 0;
+	if (target->cpu_time)
+		atomic_store_explicit(target->cpu_time,
+				      atomic_load_explicit(target->cpu_time, memory_order_relaxed) +
+					      ran,
+				      memory_order_relaxed);
+	return ran;
+}
+
+/* Of the time since the last look, what the events meanwhile are thought to have cost. */
+static uint64_t take_cost(struct sampler_target *target, uint64_t elapsed)
+{
+	uint64_t cost;
+
+	if (!target->cost)
+		return 0;
+	cost = (atomic_load_explicit(target->cost, memory_order_relaxed) - target->cost_seen) >>
+	       COST_PER_NS_SHIFT;
+	if (cost > elapsed)
+		cost = elapsed;
+	target->cost_seen += cost << COST_PER_NS_SHIFT;
+	return cost;
+}
+
+static void charge(struct sampler_target *target, uint64_t elapsed, bool torn, bool stretched,
+		   unsigned busy_count)
+{
+	struct log_session_totals *totals = target->totals;
+	struct sample sample = { .cost = take_cost(target, elapsed),
+				 .cpu_time = cpu_time(target, elapsed, busy_count) };
+	bool charged;
+
+	sample.time = elapsed - sample.cost;
+	if (torn)
+		position.count = 0; /* to the last one seen */
+	charged = !target->tree || call_tree_charge(target->tree, &position, &sample);
+	if (!totals)
+		return;
+	add(&totals->wakeups, 1);
+	add(&totals->stretched, stretched);
+	add(&totals->cost, sample.cost);
+	if (charged) {
+		add(&totals->samples, 1);
+		add(&totals->sampled_time, elapsed);
+	}
+	if (!charged || torn) {
+		add(&totals->torn_samples, 1);
+		add(&totals->torn_time, elapsed);
+	}
+}
+
 /* Returns whether the target was busy. */
-static bool sample(struct sampler_target *target, uint64_t time, uint64_t elapsed)
+static bool sample(struct sampler_target *target, uint64_t time, uint64_t elapsed, bool stretched,
+		   unsigned busy_count)
 {
 	enum position_state state = target->source->read(target->source, time, &position);
-	bool charged;
 
 	if (state == POSITION_IDLE) {
 		target->deferred = 0;
@@ -90,38 +165,24 @@ static bool sample(struct sampler_target *target, uint64_t time, uint64_t elapse
 	}
 	elapsed += target->deferred;
 	target->deferred = 0;
-	if (state == POSITION_UNSURE) {
+	if (state == POSITION_UNSURE)
 		target->deferred = elapsed;
-		return true;
-	}
-	if (state == POSITION_TORN)
-		position.count = 0; /* to the last one seen */
-	charged = call_tree_charge(target->tree, &position, elapsed, 1);
-	if (target->totals) {
-		struct log_session_totals *totals = target->totals;
-
-		add(&totals->wakeups, 1);
-		if (charged) {
-			add(&totals->samples, 1);
-			add(&totals->sampled_time, elapsed);
-		}
-		if (!charged || state == POSITION_TORN) {
-			add(&totals->torn_samples, 1);
-			add(&totals->torn_time, elapsed);
-		}
-	}
+	else
+		charge(target, elapsed, state == POSITION_TORN, stretched, busy_count);
 	return true;
 }
 
-static bool sample_all(uint64_t time, uint64_t elapsed)
+static bool sample_all(uint64_t time, uint64_t elapsed, bool stretched)
 {
-	bool busy = false;
+	static unsigned busy_before = 1;
+	unsigned busy = 0;
 
 	pthread_mutex_lock(&targets_mutex);
 	for (struct sampler_target *target = targets; target; target = target->next)
-		busy |= sample(target, time, elapsed);
+		busy += sample(target, time, elapsed, stretched, busy_before);
 	pthread_mutex_unlock(&targets_mutex);
-	return busy;
+	busy_before = busy ? busy : 1;
+	return busy != 0;
 }
 
 static uint64_t shortest_interval(void)
@@ -189,8 +250,11 @@ static void announce_change(void)
 void sampler_rouse(void)
 {
 	int error = errno;
+	bool before = sampler_at_work;
 
+	sampler_at_work = true;
 	atomic_store_explicit(&roused_at, now(), memory_order_relaxed);
+	sampler_at_work = before;
 	if (atomic_exchange(&sampler_asleep, 0))
 		futex_wake(&sampler_asleep);
 	errno = error;
@@ -231,6 +295,75 @@ static uint64_t random_below(uint64_t *state, uint64_t limit)
 	return (uint64_t)(((unsigned __int128)random_next(state) * limit) >> 64);
 }
 
+/* ---- Keeping within the share ---- */
+
+/* How much longer than wanted intervals are, in 1/1024. */
+#define PACE_UNIT 1024u
+
+/* Long enough for some looks, and for the kernel's accounting to be true. */
+#define PACE_WINDOW 10000000u
+
+struct pace {
+	uint64_t wall, cpu; /* when it was reckoned last; 0: begin anew */
+	uint64_t stretch;
+};
+
+static unsigned share = SAMPLER_SHARE_DEFAULT; /* under `lifecycle` while the thread doesn't run */
+
+void sampler_set_share(unsigned percent)
+{
+	pthread_mutex_lock(&lifecycle);
+	if (!running)
+		share = percent;
+	pthread_mutex_unlock(&lifecycle);
+}
+
+static uint64_t own_cpu_time(void)
+{
+	struct timespec time;
+
+	return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) ? 0 : ns_of(&time);
+}
+
+/*
+ * What a look takes depends on the machine (on a guest, 15 µs for being woken alone) and on how many
+ * attachments are busy, so it is measured: a quarter of the way, at each step, to the interval at
+ * which the last looks would have kept within the share.
+ */
+static void keep_pace(struct pace *pace, uint64_t time)
+{
+	uint64_t cpu, wanted;
+
+	if (pace->wall && time - pace->wall < PACE_WINDOW)
+		return;
+	cpu = own_cpu_time();
+	if (pace->wall) {
+		wanted = pace->stretch * (cpu - pace->cpu) * 100 / ((time - pace->wall) * share);
+		pace->stretch = (3 * pace->stretch + wanted) / 4;
+		if (pace->stretch < PACE_UNIT)
+			pace->stretch = PACE_UNIT;
+		if (pace->stretch > PACE_UNIT * SAMPLER_INTERVAL_MAX / SAMPLER_INTERVAL_MIN)
+			pace->stretch = PACE_UNIT * SAMPLER_INTERVAL_MAX / SAMPLER_INTERVAL_MIN;
+	}
+	pace->wall = time;
+	pace->cpu = cpu;
+}
+
+/* Noticeably longer intervals than wanted. */
+static bool is_stretched(const struct pace *pace)
+{
+	return pace->stretch > PACE_UNIT + PACE_UNIT / 8;
+}
+
+static uint64_t next_interval(const struct pace *pace)
+{
+	uint64_t interval = shortest_interval() * pace->stretch / PACE_UNIT;
+
+	return interval < SAMPLER_INTERVAL_MAX ? interval : SAMPLER_INTERVAL_MAX;
+}
+
+/* ---- The thread ---- */
+
 /* Sleeps until `deadline` on CLOCK_MONOTONIC, or until the targets have changed since `seen`. */
 static void sleep_until(uint64_t deadline, uint32_t seen)
 {
@@ -245,10 +378,9 @@ static void sleep_until(uint64_t deadline, uint32_t seen)
  * that is shorter than an interval is seen with the right probability and charged, on average, what
  * it took.  Returns the time of the look that would have come before.
  */
-static uint64_t begin_series(uint64_t from, uint64_t *deadline, uint64_t *random)
+static uint64_t begin_series(uint64_t from, uint64_t interval, uint64_t *deadline, uint64_t *random)
 {
-	uint64_t interval = shortest_interval(), delay = random_below(random, interval),
-		 late = now() - from;
+	uint64_t delay = random_below(random, interval), late = now() - from;
 
 	*deadline = monotonic_now() + (delay > late ? delay - late : 0);
 	return from + delay - interval;
@@ -258,9 +390,9 @@ static uint64_t begin_series(uint64_t from, uint64_t *deadline, uint64_t *random
  * The next look comes on average one interval after the one that was planned before: between half
  * and one and a half.  A sampler that is late does not run after the looks that it missed.
  */
-static void continue_series(uint64_t *deadline, uint64_t *random)
+static void continue_series(uint64_t interval, uint64_t *deadline, uint64_t *random)
 {
-	uint64_t interval = shortest_interval(), time = monotonic_now();
+	uint64_t time = monotonic_now();
 
 	*deadline += interval / 2 + random_below(random, interval);
 	if (*deadline < time || *deadline > time + 2 * interval)
@@ -269,10 +401,12 @@ static void continue_series(uint64_t *deadline, uint64_t *random)
 
 static void *run(void *unused)
 {
-	uint64_t random = now() | 1, last_busy = now(), deadline;
-	uint64_t last = begin_series(last_busy, &deadline, &random);
+	uint64_t random = now() | 1, last_busy = now(), checked = last_busy, deadline;
+	struct pace pace = { .stretch = PACE_UNIT };
+	uint64_t last = begin_series(last_busy, next_interval(&pace), &deadline, &random);
 
 	(void)unused;
+	sampler_at_work = true;
 	/* The default slack of 50 us would turn 100 us into 150. */
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	prctl(PR_SET_NAME, "fbprof-sampler");
@@ -286,15 +420,21 @@ static void *run(void *unused)
 		sleep_until(deadline, seen);
 		publish_clock();
 		time = now();
-		if (sample_all(time, time > last ? time - last : 0))
+		if (sample_all(time, time > last ? time - last : 0, is_stretched(&pace)))
 			last_busy = time;
 		last = time;
+		if (time - checked > CLOCK_CHECK_INTERVAL) {
+			tick_clock_check();
+			checked = time;
+		}
+		keep_pace(&pace, time);
 		if (time - last_busy <= IDLE_BEFORE_SLEEP) {
-			continue_series(&deadline, &random);
+			continue_series(next_interval(&pace), &deadline, &random);
 		} else {
 			last_busy = sleep_idle();
 			publish_clock();
-			last = begin_series(last_busy, &deadline, &random);
+			pace.wall = 0;
+			last = begin_series(last_busy, next_interval(&pace), &deadline, &random);
 		}
 	}
 	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);

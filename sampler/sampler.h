@@ -17,14 +17,29 @@
 /* A profiled attachment.  Belongs to whoever added it; the sampler uses it until it is removed. */
 struct sampler_target {
 	struct position_source *source;
-	struct call_tree *tree;
+	struct call_tree *tree;		   /* NULL: only the clock is wanted */
 	struct log_session_totals *totals; /* in the log; NULL: not kept */
 	uint64_t interval;		   /* ns; the shortest of all targets counts */
+	const _Atomic uint64_t *cost;	   /* of events, as in frame_stack.h; NULL: unknown */
+	_Atomic uint64_t *cpu_time;	   /* where to add up CPU time, in ns; NULL: nowhere */
 
 	/* The sampler's: */
-	uint64_t deferred; /* ns of looks that were unsure */
+	uint64_t deferred;  /* ns of looks that were unsure */
+	uint64_t cost_seen; /* of `cost` */
+	int32_t cpu_thread; /* whose CPU clock was read last … */
+	uint64_t cpu_clock; /* … and what it was */
+	uint64_t cpu_busy;  /* ns of looks since */
 	struct sampler_target *next;
 };
+
+/*
+ * What the sampler may use of a CPU, in percent.  If looks at the shortest interval would take more,
+ * all intervals are stretched.
+ */
+#define SAMPLER_SHARE_DEFAULT 5
+
+/* For the next time that the thread is started; 1 to 100. */
+void sampler_set_share(unsigned percent);
 
 /* Returns false if the thread could not be started.  Any thread but the sampler's. */
 bool sampler_add(struct sampler_target *target);
@@ -33,14 +48,14 @@ bool sampler_add(struct sampler_target *target);
 void sampler_remove(struct sampler_target *target);
 
 /*
- * The time that engine threads see: CLOCK_MONOTONIC_RAW as of the sampler's last look, seconds << 30
- * | nanoseconds, so that nobody has to divide; 0 while the sampler sleeps: read the real clock.
- * Written by the sampler's thread alone, relaxed: it orders nothing.
+ * The time that engine threads see: CLOCK_MONOTONIC_RAW as of the sampler's last look, in ns; 0 while
+ * the sampler sleeps: read the real clock.  Written by the sampler's thread alone, relaxed: it orders
+ * nothing.
  */
-extern _Atomic uint64_t sampler_clock;
+extern _Atomic int64_t sampler_clock;
 
-#define SAMPLER_CLOCK_SECONDS_SHIFT    30
-#define SAMPLER_CLOCK_NANOSECONDS_MASK ((1u << SAMPLER_CLOCK_SECONDS_SHIFT) - 1)
+/* Whether this thread runs the sampler's code: what it then reads of a clock is real in any case. */
+extern _Thread_local bool sampler_at_work __attribute__((tls_model("initial-exec")));
 
 /* How many targets there are; for whoever wants to know whether anybody is profiled at all. */
 extern _Atomic uint32_t sampler_targets;

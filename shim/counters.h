@@ -34,9 +34,14 @@ static inline uint64_t *cell_at(const struct counters *counters, uint32_t cell)
 }
 
 /* This thread is the cell's only writer, so reading it back needs no order. */
+static inline void set_cell(uint64_t *cell, uint64_t value)
+{
+	atomic_store_explicit((_Atomic uint64_t *)cell, value, memory_order_relaxed);
+}
+
 static inline void add_to_cell(uint64_t *cell, uint64_t value)
 {
-	atomic_store_explicit((_Atomic uint64_t *)cell, *cell + value, memory_order_relaxed);
+	set_cell(cell, *cell + value);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * The engine's events: the methods of a session.
+ * The engine's events: the methods of a session, in sampled mode; what other modes have of their own
+ * is in events_timed.c.
  *
  * The hot path is an event of the current request at a line or record source that was seen before.
  * It calls nothing, and looks things up by position: the line that followed the last one is the one
@@ -10,51 +11,42 @@
  */
 #include "session_private.h"
 
-/* ---- Counting ---- */
-
-static __attribute__((noinline, cold)) void
-count_in_new_block(struct session *session, struct request *request, uint32_t cell)
+static hot_inline void count(struct session *session, struct request *request,
+			     struct cell_cache *cache, uint32_t cell)
 {
-	int error = errno;
+	uint64_t *cells = request_cells(session, request, cache, cell);
 
-	if (counters_grow(request->counters, session->stream.log, request->counters->blocks[0],
-			  cell))
-		add_to_cell(cell_at(request->counters, cell), 1);
-	else
-		session_step_aside(session);
-	errno = error;
+	if (likely(cells))
+		add_to_cell(cells, 1);
 }
 
-static inline void count(struct session *session, struct request *request, uint32_t cell)
-{
-	if (likely(cell / LOG_BLOCK_CELLS < request->counters->count))
-		add_to_cell(cell_at(request->counters, cell), 1);
-	else
-		count_in_new_block(session, request, cell);
-}
+/* ---- Lines ---- */
 
-/* ---- Lines and record sources ---- */
-
-/* Frames of the request's record sources may not outlast the line; none is there as a rule. */
-static inline void set_line(struct session *session, struct request *request, uint32_t cell)
+/* Something is above the request's frame, which a line may not leave there, or the thread is back. */
+static __attribute__((noinline)) void set_line_closer(struct session *session,
+						      struct request *request, uint64_t frame)
 {
 	struct frame_stack *stack = session->stack;
-	uint64_t top = frame_stack_top(stack);
 
-	if (unlikely(request->frame == FRAME_STACK_ROOM))
+	if (request->frame == FRAME_STACK_ROOM)
 		return; /* too deep to be shown */
-	frame_stack_set(stack, request->frame, request_frame(request, cell));
-	if (unlikely((top & FRAME_TOP_DEPTH) != request->frame + 1))
+	frame_stack_set(stack, request->frame, frame);
+	if (frame_stack_depth(stack) != request->frame + 1)
 		frame_stack_cut(stack, request->frame + 1);
-	if (unlikely(top & FRAME_TOP_IDLE)) {
+	if (frame_stack_top(stack) & FRAME_TOP_IDLE) {
 		frame_stack_set_idle(stack, false);
 		position_resume(session);
 	}
 }
 
-static inline uint32_t between_lines(struct session *session)
+static hot_inline void set_line(struct session *session, struct request *request, uint32_t cell)
 {
-	return FRAME_CELL_BETWEEN + session->lines_left++ % FRAME_CELL_BETWEEN_COUNT;
+	uint64_t top = frame_stack_top(session->stack), frame = request_frame(request, cell);
+
+	if (likely((top & (FRAME_TOP_DEPTH | FRAME_TOP_IDLE)) == request->frame + 1))
+		frame_stack_set(session->stack, request->frame, frame);
+	else
+		set_line_closer(session, request, frame);
 }
 
 static void before_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id,
@@ -69,78 +61,91 @@ static void before_psql_line_column(struct fb_profiler_session *interface, int64
 	line = line_find(session, request->statement, line_number, column);
 	if (unlikely(!line))
 		return;
-	request->statement->last_line = (uint32_t)(line - request->statement->lines);
+	request->statement->last_line = line;
 	set_line(session, request, line->cell);
 }
 
+/*
+ * The next line comes at once, or the request is left.  If it is the outermost one, nothing else tells
+ * that the call has ended, so the frame says that it is between lines.
+ */
 static void after_psql_line_column(struct fb_profiler_session *interface, int64_t statement_id,
 				   int64_t request_id, unsigned line_number, unsigned column,
 				   struct fb_profiler_stats *stats)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
-	struct statement *statement;
 	struct line *line;
 
 	(void)stats;
 	if (unlikely(!request))
 		return;
-	statement = request->statement;
-	line = &statement->lines[statement->last_line];
-	if (unlikely(line->key != ((uint64_t)line_number << 32 | column) || !line->cell)) {
-		line = line_find(session, statement, line_number, column);
+	line = request->statement->last_line;
+	if (unlikely(line->key != ((uint64_t)line_number << 32 | column))) {
+		line = line_search(session, request->statement,
+				   (uint64_t)line_number << 32 | column);
 		if (!line)
 			return;
-		statement->last_line = (uint32_t)(line - statement->lines);
+		request->statement->last_line = line;
 	}
-	set_line(session, request,
-		 request->frame + 1 == session->stack->bare_depth ? between_lines(session) : 0);
-	count(session, request, line->cell);
+	if (request->frame + 1 == session->stack->bare_depth)
+		set_line(session, request,
+			 FRAME_CELL_BETWEEN + session->lines_left++ % FRAME_CELL_BETWEEN_COUNT);
+	frame_stack_add_cost(session->stack, session->stack->event_cost[LOG_EVENT_LINE]);
+	count(session, request, &line->cache, line->cell);
 }
 
-static inline void before_record_source(struct fb_profiler_session *interface, int64_t statement_id,
-					int64_t request_id, unsigned cursor_id, unsigned id,
-					uint32_t fetched)
+/* ---- Record sources ---- */
+
+static hot_inline void before_record_source(struct fb_profiler_session *interface,
+					    int64_t statement_id, int64_t request_id,
+					    unsigned cursor_id, unsigned id, bool fetch)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
-	uint32_t cell;
+	struct record_source *source;
 
 	if (unlikely(!request))
 		return;
-	cell = record_source_cell(request->statement, cursor_id, id);
-	if (likely(cell))
+	source = record_source_find(request->statement, cursor_id, id);
+	if (likely(source))
 		push(session, request,
-		     frame_make(FRAME_RECORD_SOURCE, request->statement->index, cell + fetched));
+		     frame_make(FRAME_RECORD_SOURCE, request->statement->index,
+				source->cell + fetch));
 }
 
-static inline void after_record_source(struct fb_profiler_session *interface, int64_t statement_id,
-				       int64_t request_id, unsigned cursor_id, unsigned id,
-				       uint32_t fetched)
+static hot_inline void after_record_source(struct fb_profiler_session *interface,
+					   int64_t statement_id, int64_t request_id,
+					   unsigned cursor_id, unsigned id, bool fetch)
 {
 	struct session *session = session_of(interface);
 	struct request *request = current(session, statement_id, request_id);
-	uint32_t cell, depth;
+	struct record_source *source;
+	uint32_t depth;
 	uint64_t frame;
 
 	if (unlikely(!request))
 		return;
-	cell = record_source_cell(request->statement, cursor_id, id);
-	if (unlikely(!cell))
+	source = record_source_find(request->statement, cursor_id, id);
+	if (unlikely(!source))
 		return;
-	frame = frame_make(FRAME_RECORD_SOURCE, request->statement->index, cell + fetched);
+	frame = frame_make(FRAME_RECORD_SOURCE, request->statement->index, source->cell + fetch);
 	depth = frame_stack_depth(session->stack);
 	if (likely(depth && frame_stack_at(session->stack, depth - 1) == frame))
 		frame_stack_cut(session->stack, depth - 1);
 	else
 		position_pop_missing(session, request, frame);
-	count(session, request, cell + fetched);
+	if (unlikely(frame_stack_is_bare(session->stack)))
+		clock_expect_end();
+	frame_stack_add_cost(session->stack,
+			     session->stack->event_cost[fetch ? source->fetch : LOG_EVENT_OPEN]);
+	count(session, request, fetch ? &source->fetches : &source->opens, source->cell + fetch);
 }
 
 static void before_record_source_open(struct fb_profiler_session *interface, int64_t statement_id,
 				      int64_t request_id, unsigned cursor_id, unsigned id)
 {
-	before_record_source(interface, statement_id, request_id, cursor_id, id, 0);
+	before_record_source(interface, statement_id, request_id, cursor_id, id, false);
 }
 
 static void after_record_source_open(struct fb_profiler_session *interface, int64_t statement_id,
@@ -148,14 +153,14 @@ static void after_record_source_open(struct fb_profiler_session *interface, int6
 				     struct fb_profiler_stats *stats)
 {
 	(void)stats;
-	after_record_source(interface, statement_id, request_id, cursor_id, id, 0);
+	after_record_source(interface, statement_id, request_id, cursor_id, id, false);
 }
 
 static void before_record_source_get_record(struct fb_profiler_session *interface,
 					    int64_t statement_id, int64_t request_id,
 					    unsigned cursor_id, unsigned id)
 {
-	before_record_source(interface, statement_id, request_id, cursor_id, id, 1);
+	before_record_source(interface, statement_id, request_id, cursor_id, id, true);
 }
 
 static void after_record_source_get_record(struct fb_profiler_session *interface,
@@ -164,7 +169,7 @@ static void after_record_source_get_record(struct fb_profiler_session *interface
 					   struct fb_profiler_stats *stats)
 {
 	(void)stats;
-	after_record_source(interface, statement_id, request_id, cursor_id, id, 1);
+	after_record_source(interface, statement_id, request_id, cursor_id, id, true);
 }
 
 /* ---- Requests ---- */
@@ -176,24 +181,25 @@ static int64_t ns_of_ticks(const struct session *session, uint64_t ticks)
 	return (int64_t)((unsigned __int128)ticks * 1000000000 / session->ticks_frequency);
 }
 
-static void on_request_start(struct fb_profiler_session *interface, struct fb_status *status,
-			     int64_t statement_id, int64_t request_id, int64_t caller_statement_id,
-			     int64_t caller_request_id, struct fb_timestamp_tz timestamp)
+void on_request_start(struct fb_profiler_session *interface, struct fb_status *status,
+		      int64_t statement_id, int64_t request_id, int64_t caller_statement_id,
+		      int64_t caller_request_id, struct fb_timestamp_tz timestamp)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
 
 	(void)status;
 	clock_settle(session->stack);
+	frame_stack_add_cost(session->stack, session->stack->event_cost[LOG_EVENT_REQUEST]);
 	if (!request_start(session, statement_id, request_id, caller_statement_id,
 			   caller_request_id, ns_since_1970(timestamp)))
 		session_step_aside(session);
 	errno = error;
 }
 
-static void on_request_finish(struct fb_profiler_session *interface, struct fb_status *status,
-			      int64_t statement_id, int64_t request_id,
-			      struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
+void on_request_finish(struct fb_profiler_session *interface, struct fb_status *status,
+		       int64_t statement_id, int64_t request_id, struct fb_timestamp_tz timestamp,
+		       struct fb_profiler_stats *stats)
 {
 	struct session *session = session_of(interface);
 	struct request *request = table_get(&session->requests, request_id);
@@ -209,11 +215,10 @@ static void on_request_finish(struct fb_profiler_session *interface, struct fb_s
 
 /* ---- Definitions ---- */
 
-static void on_define_statement2(struct fb_profiler_session *interface, struct fb_status *status,
-				 int64_t statement_id, int64_t parent_statement_id,
-				 const char *type, const char *schema_name,
-				 const char *package_name, const char *routine_name,
-				 const char *sql_text)
+void on_define_statement2(struct fb_profiler_session *interface, struct fb_status *status,
+			  int64_t statement_id, int64_t parent_statement_id, const char *type,
+			  const char *schema_name, const char *package_name,
+			  const char *routine_name, const char *sql_text)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
@@ -225,17 +230,16 @@ static void on_define_statement2(struct fb_profiler_session *interface, struct f
 	errno = error;
 }
 
-static void on_define_statement(struct fb_profiler_session *interface, struct fb_status *status,
-				int64_t statement_id, int64_t parent_statement_id, const char *type,
-				const char *package_name, const char *routine_name,
-				const char *sql_text)
+void on_define_statement(struct fb_profiler_session *interface, struct fb_status *status,
+			 int64_t statement_id, int64_t parent_statement_id, const char *type,
+			 const char *package_name, const char *routine_name, const char *sql_text)
 {
 	on_define_statement2(interface, status, statement_id, parent_statement_id, type, NULL,
 			     package_name, routine_name, sql_text);
 }
 
-static void on_define_cursor(struct fb_profiler_session *interface, int64_t statement_id,
-			     unsigned cursor_id, const char *name, unsigned line, unsigned column)
+void on_define_cursor(struct fb_profiler_session *interface, int64_t statement_id,
+		      unsigned cursor_id, const char *name, unsigned line, unsigned column)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
@@ -245,9 +249,9 @@ static void on_define_cursor(struct fb_profiler_session *interface, int64_t stat
 	errno = error;
 }
 
-static void on_define_record_source(struct fb_profiler_session *interface, int64_t statement_id,
-				    unsigned cursor_id, unsigned record_source_id, unsigned level,
-				    const char *access_path, unsigned parent_record_source_id)
+void on_define_record_source(struct fb_profiler_session *interface, int64_t statement_id,
+			     unsigned cursor_id, unsigned record_source_id, unsigned level,
+			     const char *access_path, unsigned parent_record_source_id)
 {
 	struct session *session = session_of(interface);
 	int error = errno;
@@ -260,7 +264,7 @@ static void on_define_record_source(struct fb_profiler_session *interface, int64
 
 /* ---- The methods ---- */
 
-static int64_t get_id(struct fb_profiler_session *interface)
+int64_t session_get_id(struct fb_profiler_session *interface)
 {
 	return session_of(interface)->id;
 }
@@ -271,16 +275,10 @@ static unsigned get_flags(struct fb_profiler_session *interface)
 	return FB_PROFILER_BEFORE_EVENTS | FB_PROFILER_AFTER_EVENTS;
 }
 
-const struct fb_profiler_session_vtable recording_vtable = {
+const struct fb_profiler_session_vtable sampled_vtable = {
 	.version = FB_PROFILER_SESSION_VERSION,
-	.dispose = session_dispose,
-	.get_id = get_id,
+	EVENTS_COMMON,
 	.get_flags = get_flags,
-	.cancel = session_cancel,
-	.finish = session_finish,
-	.define_statement = on_define_statement,
-	.define_cursor = on_define_cursor,
-	.define_record_source = on_define_record_source,
 	.on_request_start = on_request_start,
 	.on_request_finish = on_request_finish,
 	.before_psql_line_column = before_psql_line_column,
@@ -289,7 +287,6 @@ const struct fb_profiler_session_vtable recording_vtable = {
 	.after_record_source_open = after_record_source_open,
 	.before_record_source_get_record = before_record_source_get_record,
 	.after_record_source_get_record = after_record_source_get_record,
-	.define_statement2 = on_define_statement2,
 };
 
 /* ---- Of a session that has stepped aside ---- */
@@ -347,8 +344,8 @@ static void aside_request_finish(struct fb_profiler_session *self, struct fb_sta
 }
 
 /* Lines and record sources: the same five or four numbers. */
-static void aside_before(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
-			 unsigned first, unsigned second)
+void aside_before(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
+		  unsigned first, unsigned second)
 {
 	(void)self, (void)statement_id, (void)request_id, (void)first, (void)second;
 }
@@ -362,7 +359,7 @@ static void aside_after(struct fb_profiler_session *self, int64_t statement_id, 
 const struct fb_profiler_session_vtable aside_vtable = {
 	.version = FB_PROFILER_SESSION_VERSION,
 	.dispose = session_dispose,
-	.get_id = get_id,
+	.get_id = session_get_id,
 	.get_flags = get_flags,
 	.cancel = session_cancel,
 	.finish = session_finish,

@@ -74,20 +74,25 @@ struct fb_master {
 struct fb_plugin_manager;
 struct fb_config_manager;
 
+/* The methods that we only hand on (stock.c) have pointers to interfaces that we don't declare. */
+#define FB_MASTER_VERSION 2u
+
 struct fb_master_vtable {
 	void *unused;
 	uintptr_t version;
 	struct fb_status *(*get_status)(struct fb_master *self);
-	void *get_dispatcher_unused;
+	void *(*get_dispatcher)(struct fb_master *self);
 	struct fb_plugin_manager *(*get_plugin_manager)(struct fb_master *self);
-	void *get_timer_control_unused;
-	void *get_dtc_unused;
-	void *register_attachment_unused;
-	void *register_transaction_unused;
-	void *get_metadata_builder_unused;
-	void *server_mode_unused;
-	void *get_util_interface_unused;
+	void *(*get_timer_control)(struct fb_master *self);
+	void *(*get_dtc)(struct fb_master *self);
+	void *(*register_attachment)(struct fb_master *self, void *provider, void *attachment);
+	void *(*register_transaction)(struct fb_master *self, void *attachment, void *transaction);
+	void *(*get_metadata_builder)(struct fb_master *self, struct fb_status *status,
+				      unsigned field_count);
+	int (*server_mode)(struct fb_master *self, int mode);
+	void *(*get_util_interface)(struct fb_master *self);
 	struct fb_config_manager *(*get_config_manager)(struct fb_master *self);
+	unsigned char (*get_process_exiting)(struct fb_master *self);
 };
 
 struct fb_config_manager {
@@ -95,7 +100,8 @@ struct fb_config_manager {
 	const struct fb_config_manager_vtable *vtable;
 };
 
-#define FB_DIR_LOG 14u
+#define FB_DIR_LOG     14u
+#define FB_DIR_PLUGINS 16u
 
 struct fb_config_manager_vtable {
 	void *unused;
@@ -104,19 +110,29 @@ struct fb_config_manager_vtable {
 };
 
 struct fb_plugin_factory;
+struct fb_plugin_module;
 
 struct fb_plugin_manager {
 	void *unused;
 	const struct fb_plugin_manager_vtable *vtable;
 };
 
-#define FB_PLUGIN_TYPE_PROFILER 12u
+#define FB_PLUGIN_TYPE_PROFILER	  12u
+#define FB_PLUGIN_MANAGER_VERSION 2u
 
+/* A module can register itself only while the engine calls its firebird_plugin(). */
 struct fb_plugin_manager_vtable {
 	void *unused;
 	uintptr_t version;
 	void (*register_plugin_factory)(struct fb_plugin_manager *self, unsigned type,
 					const char *name, struct fb_plugin_factory *factory);
+	void (*register_module)(struct fb_plugin_manager *self, struct fb_plugin_module *module);
+	void (*unregister_module)(struct fb_plugin_manager *self, struct fb_plugin_module *module);
+	void *(*get_plugins)(struct fb_plugin_manager *self, struct fb_status *status,
+			     unsigned type, const char *names, void *config);
+	void *(*get_config)(struct fb_plugin_manager *self, struct fb_status *status,
+			    const char *file);
+	void (*release_plugin)(struct fb_plugin_manager *self, void *plugin);
 };
 
 /* ---- What we implement ---- */
@@ -136,6 +152,21 @@ struct fb_plugin_factory_vtable {
 	uintptr_t version;
 	struct fb_profiler_plugin *(*create_plugin)(struct fb_plugin_factory *self,
 						    struct fb_status *status, void *config);
+};
+
+/* What the engine calls before it unloads a module, and when a thread ends that may have been in it. */
+#define FB_PLUGIN_MODULE_VERSION 3u
+
+struct fb_plugin_module {
+	void *unused;
+	const struct fb_plugin_module_vtable *vtable;
+};
+
+struct fb_plugin_module_vtable {
+	void *unused;
+	uintptr_t version;
+	void (*do_clean)(struct fb_plugin_module *self);
+	void (*thread_detach)(struct fb_plugin_module *self); /* from version 3 on */
 };
 
 #define FB_PROFILER_PLUGIN_VERSION 4u

@@ -15,9 +15,12 @@
 /* Longer words are certainly wrong: they are cut here, and end in dots. */
 #define WORD_SIZE 64
 
+#define MODE_DEFAULT LOG_MODE_SAMPLED
+
 void options_init(struct options *options)
 {
-	*options = (struct options){ .interval = SAMPLER_INTERVAL_DEFAULT,
+	*options = (struct options){ .mode = MODE_DEFAULT,
+				     .interval = SAMPLER_INTERVAL_DEFAULT,
 				     .sql_text = SQL_TEXT_FULL,
 				     .clock = TICK_CLOCK_AUTO };
 }
@@ -25,8 +28,9 @@ void options_init(struct options *options)
 /* The index of `value` in `names`; -1: it isn't there, or is NULL. */
 static int find_name(const char *value, const char *const *names, size_t count)
 {
+	/* A name that is not there is a number without one. */
 	for (size_t i = 0; value && i < count; i++) {
-		if (!strcasecmp(value, names[i]))
+		if (names[i] && !strcasecmp(value, names[i]))
 			return (int)i;
 	}
 	return -1;
@@ -43,10 +47,17 @@ static bool set_interval(struct options *options, const char *value)
 		return false;
 	errno = 0;
 	number = strtoull(value, &end, 10);
-	if (errno || *end || number < SAMPLER_INTERVAL_MIN / NS_PER_US ||
-	    number > SAMPLER_INTERVAL_MAX / NS_PER_US)
+	if (errno || *end ||
+	    (number != 0 && (number < SAMPLER_INTERVAL_MIN / NS_PER_US ||
+			     number > SAMPLER_INTERVAL_MAX / NS_PER_US)))
 		return false;
 	options->interval = number * NS_PER_US;
+	if (!number) {
+		options->mode = LOG_MODE_MEASURED;
+		options->stock = false;
+	} else if (options->mode == LOG_MODE_MEASURED) {
+		options->mode = MODE_DEFAULT;
+	}
 	return true;
 }
 
@@ -58,8 +69,20 @@ static bool set_detailed(struct options *options, const char *value)
 
 static bool set_mode(struct options *options, const char *value)
 {
-	(void)options;
-	return value && !strcasecmp(value, "SAMPLED");
+	static const char *const names[] = { [LOG_MODE_SAMPLED] = "SAMPLED",
+					     [LOG_MODE_COARSE] = "COARSE",
+					     [LOG_MODE_MEASURED] = "MEASURED" };
+	int found = find_name(value, names, sizeof(names) / sizeof(*names));
+
+	options->stock = value && !strcasecmp(value, "CLOCK");
+	if (found < 0 && !options->stock)
+		return false;
+	options->mode = options->stock ? MODE_DEFAULT : (enum log_mode)found;
+	if (options->mode == LOG_MODE_MEASURED)
+		options->interval = 0;
+	else if (!options->interval)
+		options->interval = SAMPLER_INTERVAL_DEFAULT;
+	return true;
 }
 
 static bool set_sql_text(struct options *options, const char *value)
@@ -91,9 +114,10 @@ static const struct {
 	bool (*set)(struct options *options, const char *value);
 	const char *allowed;
 } known[] = {
-	{ "SAMPLING_INTERVAL", set_interval, "a number of microseconds from 50 to 1000000" },
+	{ "SAMPLING_INTERVAL", set_interval,
+	  "a number of microseconds from 50 to 1000000, or 0 for MODE=MEASURED" },
 	{ "DETAILED_REQUESTS", set_detailed, "no value" },
-	{ "MODE", set_mode, "SAMPLED" },
+	{ "MODE", set_mode, "SAMPLED, COARSE, MEASURED or CLOCK" },
 	{ "SQL_TEXT", set_sql_text, "FULL, HASH or OFF" },
 	{ "CLOCK", set_clock, "AUTO, TSC or SYSTEM" },
 };

@@ -5,7 +5,9 @@
 #ifndef FBPROF_OPTIONS_H
 #define FBPROF_OPTIONS_H
 
+#include "../output/log_format.h"
 #include "../sampler/tick_clock.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,8 +19,10 @@ enum sql_text {
 };
 
 struct options {
-	uint64_t interval; /* SAMPLING_INTERVAL in ns */
-	bool detailed;	   /* DETAILED_REQUESTS */
+	enum log_mode mode; /* MODE; SAMPLING_INTERVAL=0 is another word for MEASURED */
+	uint64_t interval;  /* SAMPLING_INTERVAL in ns; 0 if measured */
+	bool stock; /* MODE=CLOCK: the stock profiler under our clock; `mode` doesn't count then */
+	bool detailed; /* DETAILED_REQUESTS */
 	enum sql_text sql_text;
 	enum tick_clock_choice clock; /* CLOCK: what to measure with */
 };

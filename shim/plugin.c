@@ -2,10 +2,13 @@
  * The plugin: what the engine finds in place of Default_Profiler, or by the name fbprof.  It makes
  * one plugin object for each attachment that profiles, and that one the sessions.
  */
+#include "clock.h"
+#include "clock_session.h"
 #include "firebird.h"
 #include "notice.h"
 #include "options.h"
 #include "session.h"
+#include "stock.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +19,12 @@ struct plugin {
 	struct fb_profiler_plugin interface;
 	_Atomic int references;
 	void *owner; /* the engine's, kept for it */
+
+	/* Of the engine, valid as long as we are; the second is part of our owner. */
+	struct fb_attachment *engine_attachment;
+	void *config;
+	struct fb_profiler_plugin *stock; /* the stock profiler's; NULL until MODE=CLOCK needs it */
+
 	struct attachment_info attachment;
 	uint64_t ticks_frequency;
 };
@@ -109,6 +118,8 @@ static int release(struct fb_profiler_plugin *interface)
 	/* Release and acquire: whoever frees it sees what the others did with it before. */
 	if (atomic_fetch_sub_explicit(&plugin->references, 1, memory_order_acq_rel) > 1)
 		return 1;
+	if (plugin->stock)
+		stock_plugin_free(plugin->stock);
 	free(plugin);
 	return 0;
 }
@@ -129,6 +140,7 @@ static void init(struct fb_profiler_plugin *interface, struct fb_status *status,
 	struct plugin *plugin = plugin_of(interface);
 
 	plugin->ticks_frequency = ticks_frequency ? ticks_frequency : 1000000000;
+	plugin->engine_attachment = attachment;
 	ask_attachment(&plugin->attachment, status, attachment);
 }
 
@@ -139,6 +151,54 @@ static void set_error(struct fb_status *status, const char *sentence)
 				    FB_ARG_END };
 
 	status->vtable->set_errors(status, vector);
+}
+
+/* ---- MODE=CLOCK ---- */
+
+static bool failed(struct fb_status *status)
+{
+	return (status->vtable->get_state(status) & FB_STATUS_ERRORS) != 0;
+}
+
+/* Makes the stock profiler's plugin object, once, as the engine would: it creates its tables. */
+static bool have_stock(struct plugin *plugin, struct fb_status *status, char *error, size_t room)
+{
+	struct fb_profiler_plugin *stock;
+
+	if (plugin->stock)
+		return true;
+	stock = stock_plugin_new(status, plugin->config, error, room);
+	if (!stock)
+		return false;
+	stock->vtable->init(stock, status, plugin->engine_attachment, plugin->ticks_frequency);
+	if (failed(status)) {
+		stock_plugin_free(stock);
+		return false;
+	}
+	plugin->stock = stock;
+	return true;
+}
+
+/* As session_start(); or the errors of the stock profiler are in `status`, and `error` is empty. */
+static struct fb_profiler_session *start_stock(struct plugin *plugin, const struct options *options,
+					       struct fb_status *status, const char *description,
+					       struct fb_timestamp_tz timestamp, char *error,
+					       size_t room)
+{
+	if (!clock_is_ours) {
+		snprintf(error, room, "MODE=CLOCK needs LD_PRELOAD, to have the engine's clock");
+		return NULL;
+	}
+	if (options->sql_text != SQL_TEXT_FULL) {
+		snprintf(
+			error, room,
+			"MODE=CLOCK goes with SQL_TEXT=FULL only: the stock profiler keeps all texts");
+		return NULL;
+	}
+	if (!have_stock(plugin, status, error, room))
+		return NULL;
+	return clock_session_start(plugin->stock, &plugin->attachment, options, status, description,
+				   timestamp, error, room);
 }
 
 static struct fb_profiler_session *start_session(struct fb_profiler_plugin *interface,
@@ -158,17 +218,25 @@ static struct fb_profiler_session *start_session(struct fb_profiler_plugin *inte
 		set_error(status, error);
 		return NULL;
 	}
-	session = session_start(&plugin->attachment, &options, options_text, description, timestamp,
-				plugin->ticks_frequency, error + prefix, sizeof(error) - prefix);
-	if (!session)
+	if (options.stock)
+		session = start_stock(plugin, &options, status, description, timestamp,
+				      error + prefix, sizeof(error) - prefix);
+	else
+		session = session_start(&plugin->attachment, &options, options_text, description,
+					timestamp, plugin->ticks_frequency, error + prefix,
+					sizeof(error) - prefix);
+	if (!session && error[prefix])
 		set_error(status, error);
 	return session;
 }
 
-/* The log is always up to date: there is nothing to write. */
+/* Our log is always up to date; the stock profiler fills its tables now. */
 static void flush(struct fb_profiler_plugin *interface, struct fb_status *status)
 {
-	(void)interface, (void)status;
+	struct fb_profiler_plugin *stock = plugin_of(interface)->stock;
+
+	if (stock)
+		stock->vtable->flush(stock, status);
 }
 
 static const struct fb_profiler_plugin_vtable plugin_vtable = {
@@ -189,12 +257,13 @@ static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factor
 {
 	struct plugin *plugin = calloc(1, sizeof(*plugin));
 
-	(void)factory, (void)config;
+	(void)factory;
 	if (!plugin) {
 		set_error(status, "fbprof: out of memory");
 		return NULL;
 	}
 	plugin->interface.vtable = &plugin_vtable;
+	plugin->config = config;
 	atomic_init(&plugin->references, 1);
 	return &plugin->interface;
 }
@@ -211,6 +280,7 @@ __attribute__((visibility("default"))) void firebird_plugin(struct fb_master *ma
 
 	if (config)
 		notice_set_directory(config->vtable->get_directory(config, FB_DIR_LOG));
+	stock_engine_loads(master);
 	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER,
 						 "Default_Profiler", &factory);
 	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, "fbprof",

@@ -35,8 +35,12 @@ void position_resume(struct session *session)
 	atomic_store_explicit(&stack->thread_id, thread_id, memory_order_relaxed);
 	atomic_store_explicit(&stack->thread_frame, (uintptr_t)__builtin_frame_address(0),
 			      memory_order_relaxed);
-	if (clock_is_ours)
+	if (clock_is_ours) {
+		/* Another thread has another time; and between calls nothing goes on. */
+		if (stack->thread != &clock_thread)
+			spans_clear(&session->spans);
 		clock_enter(stack);
+	}
 	sampler_wake();
 }
 
@@ -155,6 +159,7 @@ void position_leave(struct session *session, struct request *request)
 	if (!depth) {
 		frame_stack_set_idle(stack, true);
 		clock_leave(stack);
+		spans_clear(&session->spans);
 	}
 	session->current = depth ? session->owner[depth - 1] : &no_request;
 }

@@ -12,12 +12,11 @@
  */
 #define _GNU_SOURCE
 #include "clock.h"
+#include "stock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #if !defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #error "build with -O2: a call in tail position must become a jump"
@@ -27,13 +26,7 @@ typedef void *dlopen_function(const char *file, int mode);
 
 #define EXPORT __attribute__((visibility("default")))
 
-static int clock_by_system_call(clockid_t id, struct timespec *time)
-{
-	return (int)syscall(SYS_clock_gettime, id, time);
-}
-
-/* Written once, by the constructor or by whoever comes before it with the same values. */
-static _Atomic(clock_function *) real_clock_gettime = clock_by_system_call;
+/* Written once, by the constructor or by whoever comes before it with the same value. */
 static _Atomic(dlopen_function *) real_dlopen;
 
 static dlopen_function *find_dlopen(void)
@@ -59,7 +52,7 @@ __attribute__((constructor)) static void find_real_functions(void)
 
 	find_dlopen();
 	if (clock)
-		atomic_store_explicit(&real_clock_gettime, clock, memory_order_relaxed);
+		clock_real = clock;
 	clock_is_ours = is_interposed();
 }
 
@@ -99,14 +92,15 @@ EXPORT void *dlopen(const char *file, int mode)
 	if (__builtin_expect(file && is_profiler_module(file), 0)) {
 		void *handle = own_handle(mode);
 
-		if (handle)
+		if (handle) {
+			stock_asked_for(file);
 			return handle;
+		}
 	}
 	return open(file, mode);
 }
 
 EXPORT int clock_gettime(clockid_t id, struct timespec *time)
 {
-	return clock_answer(id, time,
-			    atomic_load_explicit(&real_clock_gettime, memory_order_relaxed));
+	return clock_answer(id, time);
 }

@@ -40,6 +40,24 @@ static struct request *request_new(struct session *session, int64_t id, struct s
 	return request;
 }
 
+uint64_t *request_find_cells(struct session *session, struct request *request,
+			     struct cell_cache *cache, uint32_t cell)
+{
+	int error = errno;
+
+	if (cell / LOG_BLOCK_CELLS >= request->counters->count &&
+	    !counters_grow(request->counters, session->stream.log, request->counters->blocks[0],
+			   cell)) {
+		session_step_aside(session);
+		errno = error;
+		return NULL;
+	}
+	errno = error;
+	cache->serial = request->serial;
+	cache->cells = cell_at(request->counters, cell);
+	return cache->cells;
+}
+
 void request_free(struct request *request)
 {
 	counters_release(&request->own_counters, NULL);
@@ -49,23 +67,23 @@ void request_free(struct request *request)
 struct request *request_start(struct session *session, int64_t statement_id, int64_t id,
 			      int64_t caller_statement_id, int64_t caller_id, int64_t start_time)
 {
-	struct log_block head = {
-		.caller_statement_id = (uint64_t)caller_statement_id,
-		.caller_request_id = (uint64_t)caller_id,
-		.start_time = start_time,
-	};
+	struct log_block head; /* only what request_new() and counters_grow() look at */
 	struct statement *statement;
 	struct request *request = table_get(&session->requests, id);
 
 	if (request)
 		return request;
+	head.caller_statement_id = (uint64_t)caller_statement_id;
+	head.caller_request_id = (uint64_t)caller_id;
+	head.start_time = start_time;
+	head.serial = head.request_id = 0;
 	statement = statement_find(session, statement_id);
 	return statement ? request_new(session, id, statement, &head) : NULL;
 }
 
 /*
- * A request that has finished, in one record with its counts, instead of its blocks.  Too many of
- * them for a record stay in the blocks.
+ * A request that has finished, in one record with its counts, instead of its blocks.  If they are too
+ * many for a record, they stay in the blocks.
  */
 static bool put_request(struct session *session, const struct request *request, int64_t finish_time,
 			int64_t elapsed, bool *stays)
@@ -81,9 +99,10 @@ static bool put_request(struct session *session, const struct request *request, 
 	for (uint32_t cell = 0; cell < cells; cell++)
 		size += *cell_at(counters, cell) ? 2 * VARINT_MAX_SIZE : 0;
 	*stays = size > LOG_RECORD_MAX - 16;
-	if (*stays)
-		return true;
-
+	if (*stays) {
+		size = 16 * VARINT_MAX_SIZE;
+		cells = 0;
+	}
 	place = log_record_begin(&session->stream, LOG_REC_REQUEST, size);
 	if (!place)
 		return false;
@@ -96,7 +115,7 @@ static bool put_request(struct session *session, const struct request *request, 
 	place = varint_put(place, finish_time > head->start_time ?
 					  (uint64_t)(finish_time - head->start_time) :
 					  0);
-	place = varint_put(place, 1);
+	place = varint_put(place, LOG_REQUEST_FINISHED | (*stays ? LOG_REQUEST_IN_BLOCKS : 0));
 	place = varint_put(place, (uint64_t)elapsed);
 	for (uint32_t cell = 0; cell < cells; cell++) {
 		uint64_t value = *cell_at(counters, cell);
@@ -117,7 +136,9 @@ void request_finish(struct session *session, struct request *request, int64_t ti
 
 	position_leave(session, request);
 	table_remove(&session->requests, request->id);
-	if (!request->was_on_stack)
+	if (session->options.mode != LOG_MODE_SAMPLED)
+		add_to_cell(cell_at(request->counters, LOG_CELL_ELAPSED), (uint64_t)elapsed);
+	else if (!request->was_on_stack)
 		add_to_cell(cell_at(request->counters, LOG_CELL_UNSAMPLED), (uint64_t)elapsed);
 	add_to_cell(cell_at(request->counters, LOG_CELL_FINISHED), 1);
 	if (request->serial) {

@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "../output/log_put.h"
+#include "event_cost.h"
 #include "notice.h"
 #include "session_private.h"
 
@@ -54,22 +55,22 @@ int64_t ns_now(clockid_t clock)
 static struct {
 	struct next_pair {
 		uint64_t attachment;
-		uint64_t time; /* as in clock.h */
+		int64_t time;  /* as in clock.h */
 		int64_t until; /* CLOCK_MONOTONIC, in ns */
 	} * entries;
 	size_t count, room;
 } next_pairs;
 
-static uint64_t attachment_key(const struct attachment_info *attachment)
+uint64_t attachment_key(const struct attachment_info *attachment)
 {
 	return (fingerprint(attachment->database) ^ (uint64_t)attachment->id) * 0x9e3779b97f4a7c15u;
 }
 
 /* Takes the attachment's out, and those that are over; 0: it has none. */
-static uint64_t take_next_pair(uint64_t attachment)
+int64_t take_next_pair(uint64_t attachment)
 {
 	int64_t now = ns_now(CLOCK_MONOTONIC);
-	uint64_t time = 0;
+	int64_t time = 0;
 	size_t kept = 0;
 
 	pthread_mutex_lock(&sessions_mutex);
@@ -90,7 +91,7 @@ static uint64_t take_next_pair(uint64_t attachment)
 #define NEXT_PAIR_KEPT (31 * 1000000000ll)
 
 /* Without memory, the attachment counts as new when it starts its next session. */
-static void keep_next_pair(uint64_t attachment, uint64_t time)
+void keep_next_pair(uint64_t attachment, int64_t time)
 {
 	pthread_mutex_lock(&sessions_mutex);
 	if (next_pairs.count == next_pairs.room) {
@@ -111,6 +112,14 @@ static void keep_next_pair(uint64_t attachment, uint64_t time)
 
 /* ---- End ---- */
 
+/* What events cost at last: see log_session_totals. */
+static void put_event_costs(struct session *session)
+{
+	for (unsigned i = 0; i < LOG_EVENTS; i++)
+		set_cell(&session->target.totals->event_cost[i],
+			 (session->stack->event_cost[i] * 1000) >> COST_PER_NS_SHIFT);
+}
+
 static void put_session_end(struct session *session, enum log_session_end how, int64_t time)
 {
 	uint8_t *place =
@@ -130,7 +139,10 @@ static void end(struct session *session, enum log_session_end how, int64_t time)
 	session_step_aside(session);
 	if (session->recording) {
 		session->recording = false;
+		if (session->options.mode == LOG_MODE_MEASURED)
+			atomic_fetch_sub(&clock_sessions_measured, 1);
 		sampler_remove(&session->target);
+		put_event_costs(session);
 		put_session_end(session, how, time);
 		log_stream_close(&session->stream);
 		log_release(session->stream.log);
@@ -219,7 +231,7 @@ static void after_fork_in_child(void)
 		session->recording = false;
 		session_step_aside(session);
 	}
-	clock_thread.stack = NULL;
+	clock_forget();
 	position_forget_thread();
 	log_forget(log_get());
 	sampler_forget();
@@ -233,6 +245,13 @@ static void after_fork_in_child(void)
 static void watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void session_watch_forks(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
 }
 
 /* ---- Start ---- */
@@ -274,6 +293,7 @@ static bool put_session_start(struct session *session, const struct attachment_i
 	place = log_put_i64(place, ns_now(CLOCK_MONOTONIC));
 	place = varint_put(place, flags);
 	place = varint_put(place, session->options.interval);
+	place = varint_put(place, session->options.mode);
 	place = log_put_string(place, attachment->user, sizeof(attachment->user));
 	place = log_put_string(place, attachment->database, sizeof(attachment->database));
 	place = log_put_string(place, attachment->engine, sizeof(attachment->engine));
@@ -318,6 +338,27 @@ static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
 	return true;
 }
 
+/* FBPROF_SAMPLER_SHARE: what the sampler may use of a CPU, in percent. */
+static bool read_sampler_share(char *error, size_t error_size)
+{
+	const char *text = secure_getenv("FBPROF_SAMPLER_SHARE");
+	unsigned long share = SAMPLER_SHARE_DEFAULT;
+	char *end;
+
+	if (text && *text) {
+		share = strtoul(text, &end, 10);
+		if (*text < '0' || *text > '9' || *end || share < 1 || share > 100) {
+			snprintf(
+				error, error_size,
+				"FBPROF_SAMPLER_SHARE=%.40s: allowed is a number of percent from 1 to 100",
+				text);
+			return false;
+		}
+	}
+	sampler_set_share((unsigned)share);
+	return true;
+}
+
 static bool start_recording(struct session *session, const struct attachment_info *attachment,
 			    const char *options_text, const char *description, int64_t start_time,
 			    char *error, size_t error_size)
@@ -325,19 +366,21 @@ static bool start_recording(struct session *session, const struct attachment_inf
 	struct log_options log_options = {
 		.directory = secure_getenv("FBPROF_DIR"),
 		.program = program_invocation_short_name,
-		.clock = clock_is_ours ? "CLOCK_MONOTONIC_RAW, as of the sampler's last look" :
-					 "CLOCK_MONOTONIC_RAW",
+		.clock = clock_is_ours ? "CLOCK_MONOTONIC_RAW, ours" : "CLOCK_MONOTONIC_RAW",
 		.on_stop = notice,
 	};
 	struct log *log = log_get();
 
 	if (!read_max_bytes(&log_options.max_bytes, error, error_size) ||
+	    !read_sampler_share(error, error_size) ||
 	    !log_acquire(log, &log_options, error, error_size))
 		return false;
 	log_stream_open(&session->stream, log, log_new_session(log));
 	session->totals_block = log_block_new(log);
-	session->target.tree = call_tree_new(log, session->stream.session);
-	if (session->totals_block && session->target.tree &&
+	if (session->options.mode == LOG_MODE_SAMPLED)
+		session->target.tree = call_tree_new(log, session->stream.session);
+	if (session->totals_block &&
+	    (session->target.tree || session->options.mode != LOG_MODE_SAMPLED) &&
 	    put_session_start(session, attachment, options_text, description, start_time)) {
 		session->totals_block->session = session->stream.session;
 		log_block_publish(session->totals_block, LOG_BLOCK_SESSION);
@@ -345,7 +388,13 @@ static bool start_recording(struct session *session, const struct attachment_inf
 		session->target.source = &session->source.source;
 		session->target.totals =
 			(struct log_session_totals *)session->totals_block->payload;
-		session->target.interval = session->options.interval;
+		session->target.interval = session->options.mode == LOG_MODE_MEASURED ?
+						   SAMPLER_INTERVAL_MAX :
+						   session->options.interval;
+		if (session->options.mode == LOG_MODE_SAMPLED)
+			session->target.cost = &session->stack->cost;
+		session->target.cpu_time = &session->stack->cpu_time;
+		put_event_costs(session);
 		session->recording = sampler_add(&session->target);
 		if (!session->recording)
 			snprintf(
@@ -364,20 +413,59 @@ static bool start_recording(struct session *session, const struct attachment_inf
 	return session->recording;
 }
 
+static const struct fb_profiler_session_vtable *vtable_of(enum log_mode mode)
+{
+	switch (mode) {
+	case LOG_MODE_COARSE:
+		return &coarse_vtable;
+	case LOG_MODE_MEASURED:
+		return &measured_vtable;
+	case LOG_MODE_SAMPLED:
+		break;
+	}
+	return &sampled_vtable;
+}
+
+/* Without events that come before, nothing tells whether the outermost request is in a line. */
+static void set_clock_mode(struct session *session)
+{
+	struct frame_stack *stack = session->stack;
+
+	switch (session->options.mode) {
+	case LOG_MODE_SAMPLED:
+		stack->clock_mode = CLOCK_SAMPLED;
+		stack->bare_depth = session->options.detailed ? 2 : 1;
+		break;
+	case LOG_MODE_COARSE:
+		stack->clock_mode = CLOCK_COARSE;
+		stack->bare_depth = 0;
+		break;
+	case LOG_MODE_MEASURED:
+		tick_clock_init(session->options.clock, clock_real);
+		stack->clock_mode = CLOCK_MEASURED;
+		stack->bare_depth = 0;
+		break;
+	}
+}
+
 struct fb_profiler_session *session_start(const struct attachment_info *attachment,
 					  const struct options *options, const char *options_text,
 					  const char *description, struct fb_timestamp_tz timestamp,
 					  uint64_t ticks_frequency, char *error, size_t error_size)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct session *session = calloc(1, sizeof(*session));
 	bool ready = false;
 
-	pthread_once(&once, watch_forks);
+	session_watch_forks();
 	if (session) {
-		session->interface.vtable = &recording_vtable;
 		session->current = &no_request;
 		session->options = *options;
+		/* The engine's own clock doesn't wait for the sampler: all its times are measured. */
+		if (!clock_is_ours && options->mode == LOG_MODE_COARSE)
+			session->options.mode = LOG_MODE_MEASURED;
+		session->interface.vtable = vtable_of(session->options.mode);
+		session->group_cells =
+			session->options.mode == LOG_MODE_SAMPLED ? 1 : LOG_GROUP_CELLS;
 		session->ticks_frequency = ticks_frequency;
 		session->id = new_id();
 		session->stack = frame_stack_new();
@@ -388,7 +476,8 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 	if (!ready) {
 		snprintf(error, error_size, "out of memory");
 	} else {
-		session->stack->bare_depth = options->detailed ? 2 : 1;
+		set_clock_mode(session);
+		event_cost_init(session->stack, session->options.mode);
 		ready = start_recording(session, attachment, options_text, description,
 					ns_since_1970(timestamp), error, error_size);
 	}
@@ -404,7 +493,9 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 		sessions->link = &session->next;
 	sessions = session;
 	pthread_mutex_unlock(&sessions_mutex);
+	if (session->options.mode == LOG_MODE_MEASURED)
+		atomic_fetch_add(&clock_sessions_measured, 1);
 	session->attachment = attachment_key(attachment);
-	clock_watch(session->stack, take_next_pair(session->attachment));
+	clock_expect_pair(session->stack, take_next_pair(session->attachment));
 	return &session->interface;
 }

@@ -25,4 +25,15 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 					  const char *description, struct fb_timestamp_tz timestamp,
 					  uint64_t ticks_frequency, char *error, size_t error_size);
 
+/* Sees to it that a child of fork has none of the parent's sessions, sampler and log. */
+void session_watch_forks(void);
+
+/*
+ * What the engine remembers of an attachment from one session to the next: when it will measure its
+ * clock again (clock.h).  take_…: 0 if nothing is known; and takes it out.
+ */
+uint64_t attachment_key(const struct attachment_info *attachment);
+int64_t take_next_pair(uint64_t attachment);
+void keep_next_pair(uint64_t attachment, int64_t time);
+
 #endif

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "counters.h"
 #include "session.h"
+#include "spans.h"
 #include "table.h"
 
 #include <errno.h>
@@ -20,14 +21,37 @@
 #define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
+/* For what events are made of: each has its own copy, without the tests that it doesn't need. */
+#define hot_inline inline __attribute__((always_inline))
+
+/*
+ * Cells of the request that was there last, so that they needn't be looked up again.  Requests are
+ * known by their serial; if they aren't told apart, it is 0, and the cells are the statement's.
+ */
+struct cell_cache {
+	uint64_t serial; /* NO_SERIAL: empty */
+	uint64_t *cells;
+};
+
+#define NO_SERIAL UINT64_MAX
+
 struct line {
-	uint64_t key;  /* line << 32 | column */
-	uint32_t cell; /* 0: the free slot of the hash table */
-	uint32_t next; /* the slot of the line that came after it the last time */
+	uint64_t key;	   /* line << 32 | column; NO_LINE: the free slot of the hash table */
+	struct line *next; /* the line that came after it the last time */
+	struct cell_cache cache;
+	uint32_t cell;
+};
+
+#define NO_LINE UINT64_MAX
+
+struct record_source {
+	struct cell_cache opens, fetches;
+	uint32_t cell;	/* the first one, for opens; 0: unknown */
+	uint32_t fetch; /* enum log_event: what a fetch costs */
 };
 
 struct cursor {
-	uint32_t *cells; /* by record source id; the cell that counts opens, 0: unknown */
+	struct record_source *sources; /* by id */
 	uint32_t count;
 };
 
@@ -36,7 +60,8 @@ struct statement {
 	uint32_t index;	    /* from 1 */
 	uint32_t cells;	    /* how many are in use */
 	struct line *lines; /* open addressing, a power of two */
-	uint32_t line_room, line_count, last_line;
+	uint32_t line_room, line_count;
+	struct line *last_line;
 	struct cursor *cursors; /* by cursor id */
 	uint32_t cursor_count;
 	struct counters counters; /* unless requests are told apart */
@@ -46,7 +71,8 @@ struct request {
 	int64_t id;
 	struct statement *statement;
 	struct counters *counters;
-	int64_t caller_id;     /* 0: none */
+	int64_t caller_id; /* 0: none */
+	int64_t jumped;	   /* coarse mode: the clock's last move when a line ended; see clock.h */
 	struct request *above; /* while its frame is about to be pushed: the one to push next */
 	uint32_t frame;	       /* where on the stack it is, or was */
 	bool was_on_stack;
@@ -64,7 +90,11 @@ struct session {
 	struct table statements, requests; /* by id */
 	struct request *free_requests;
 	uint32_t last_statement, last_text;
-	uint32_t lines_left; /* by the outermost request, see FRAME_CELL_BETWEEN */
+	uint32_t lines_left;  /* by the outermost request, see FRAME_CELL_BETWEEN */
+	uint32_t group_cells; /* of a line; see LOG_GROUP_CELLS */
+	struct spans spans;   /* not in sampled mode */
+	int64_t started_at; /* measured mode: the last request, if nothing has come since; else 0 */
+	uint64_t cpu_seen;  /* of the stack's cpu_time */
 	uint64_t last_serial;
 	struct options options;
 	uint64_t ticks_frequency;
@@ -88,8 +118,43 @@ static inline struct session *session_of(struct fb_profiler_session *interface)
 	return (struct session *)interface;
 }
 
-/* events.c: the methods of a session that records, and of one that has stepped aside. */
-extern const struct fb_profiler_session_vtable recording_vtable, aside_vtable;
+/*
+ * events.c, events_timed.c: the methods of a session that records, one table a mode, and of one that
+ * has stepped aside.
+ */
+extern const struct fb_profiler_session_vtable sampled_vtable, coarse_vtable, measured_vtable,
+	aside_vtable;
+
+/* What all tables but the last have in common. */
+void on_define_statement(struct fb_profiler_session *interface, struct fb_status *status,
+			 int64_t statement_id, int64_t parent_statement_id, const char *type,
+			 const char *package_name, const char *routine_name, const char *sql_text);
+void on_define_statement2(struct fb_profiler_session *interface, struct fb_status *status,
+			  int64_t statement_id, int64_t parent_statement_id, const char *type,
+			  const char *schema_name, const char *package_name,
+			  const char *routine_name, const char *sql_text);
+void on_define_cursor(struct fb_profiler_session *interface, int64_t statement_id,
+		      unsigned cursor_id, const char *name, unsigned line, unsigned column);
+void on_define_record_source(struct fb_profiler_session *interface, int64_t statement_id,
+			     unsigned cursor_id, unsigned record_source_id, unsigned level,
+			     const char *access_path, unsigned parent_record_source_id);
+void on_request_start(struct fb_profiler_session *interface, struct fb_status *status,
+		      int64_t statement_id, int64_t request_id, int64_t caller_statement_id,
+		      int64_t caller_request_id, struct fb_timestamp_tz timestamp);
+void on_request_finish(struct fb_profiler_session *interface, struct fb_status *status,
+		       int64_t statement_id, int64_t request_id, struct fb_timestamp_tz timestamp,
+		       struct fb_profiler_stats *stats);
+int64_t session_get_id(struct fb_profiler_session *interface);
+
+#define EVENTS_COMMON                                                                       \
+	.dispose = session_dispose, .get_id = session_get_id, .cancel = session_cancel,     \
+	.finish = session_finish, .define_statement = on_define_statement,                  \
+	.define_cursor = on_define_cursor, .define_record_source = on_define_record_source, \
+	.define_statement2 = on_define_statement2
+
+/* An event that nobody wants. */
+void aside_before(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
+		  unsigned first, unsigned second);
 
 /* session.c: profiling ends, the query goes on. */
 void session_step_aside(struct session *session);
@@ -124,27 +189,27 @@ struct line *line_search(struct session *session, struct statement *statement, u
 uint64_t fingerprint(const char *text);
 
 /* The line that was executed after the last one before is the one that comes now, nearly always. */
-static inline struct line *line_find(struct session *session, struct statement *statement,
-				     unsigned line_number, unsigned column)
+static hot_inline struct line *line_find(struct session *session, struct statement *statement,
+					 unsigned line_number, unsigned column)
 {
 	uint64_t key = (uint64_t)line_number << 32 | column;
-	struct line *line = &statement->lines[statement->lines[statement->last_line].next];
+	struct line *line = statement->last_line->next;
 
-	if (unlikely(line->key != key || !line->cell))
+	if (unlikely(line->key != key))
 		line = line_search(session, statement, key);
 	return line;
 }
 
-/* The cell that counts how often the record source was opened; 0 if it was not defined. */
-static inline uint32_t record_source_cell(const struct statement *statement, unsigned cursor_id,
-					  unsigned id)
+/* NULL if it was not defined. */
+static hot_inline struct record_source *record_source_find(const struct statement *statement,
+							   unsigned cursor_id, unsigned id)
 {
-	const struct cursor *cursor;
+	const struct cursor *cursor = &statement->cursors[cursor_id];
 
-	if (unlikely(cursor_id >= statement->cursor_count))
-		return 0;
-	cursor = &statement->cursors[cursor_id];
-	return likely(id < cursor->count) ? cursor->cells[id] : 0;
+	if (unlikely(cursor_id >= statement->cursor_count || id >= cursor->count ||
+		     !cursor->sources[id].cell))
+		return NULL;
+	return &cursor->sources[id];
 }
 
 /* ---- request.c ---- */
@@ -159,6 +224,21 @@ void request_finish(struct session *session, struct request *request, int64_t ti
 
 /* Only at the session's end: what has not finished stays in the log as it is. */
 void request_free(struct request *request);
+
+/*
+ * Finds the cells from `cell` on, which are neighbours within a group, and makes them if they are new.
+ * NULL: the session has stepped aside.
+ */
+uint64_t *request_find_cells(struct session *session, struct request *request,
+			     struct cell_cache *cache, uint32_t cell);
+
+static hot_inline uint64_t *request_cells(struct session *session, struct request *request,
+					  struct cell_cache *cache, uint32_t cell)
+{
+	if (likely(cache->serial == request->serial))
+		return cache->cells;
+	return request_find_cells(session, request, cache, cell);
+}
 
 /* ---- position.c ---- */
 
@@ -183,7 +263,7 @@ static inline uint64_t request_frame(const struct request *request, uint32_t cel
 	return frame_make(FRAME_REQUEST, request->statement->index, cell);
 }
 
-static inline void push(struct session *session, struct request *request, uint64_t frame)
+static hot_inline void push(struct session *session, struct request *request, uint64_t frame)
 {
 	uint32_t depth = frame_stack_depth(session->stack);
 
@@ -194,8 +274,8 @@ static inline void push(struct session *session, struct request *request, uint64
 		position_resume(session);
 }
 
-static inline struct request *current(struct session *session, int64_t statement_id,
-				      int64_t request_id)
+static hot_inline struct request *current(struct session *session, int64_t statement_id,
+					  int64_t request_id)
 {
 	struct request *request = session->current;
 

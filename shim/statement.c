@@ -43,6 +43,19 @@ static uint32_t put_fingerprint(struct session *session, const char *text)
 	return put_text(session, hex);
 }
 
+/* ---- Tables of lines ---- */
+
+/* A hash table of free slots.  NULL: out of memory. */
+static struct line *lines_new(uint32_t room)
+{
+	struct line *lines = malloc(room * sizeof(*lines));
+
+	for (uint32_t i = 0; lines && i < room; i++)
+		lines[i] =
+			(struct line){ .key = NO_LINE, .next = lines, .cache.serial = NO_SERIAL };
+	return lines;
+}
+
 /* ---- Statements ---- */
 
 static uint32_t new_cells(struct statement *statement, uint32_t number)
@@ -50,7 +63,7 @@ static uint32_t new_cells(struct statement *statement, uint32_t number)
 	uint32_t cell = statement->cells;
 
 	if (cell + number > CELL_MAX)
-		return CELL_MAX - 1;
+		return CELL_MAX - number;
 	statement->cells += number;
 	return cell;
 }
@@ -65,7 +78,8 @@ static struct statement *statement_new(struct session *session, int64_t id)
 	statement->index = session->last_statement + 1;
 	statement->cells = LOG_CELL_FIRST_FREE;
 	statement->line_room = 4;
-	statement->lines = calloc(statement->line_room, sizeof(*statement->lines));
+	statement->lines = lines_new(statement->line_room);
+	statement->last_line = statement->lines;
 	counters_init(&statement->counters);
 	if (!statement->lines || statement->index > FRAME_STATEMENT_MAX ||
 	    !table_put(&session->statements, id, statement)) {
@@ -81,7 +95,7 @@ void statement_free(struct statement *statement)
 {
 	counters_release(&statement->counters, NULL);
 	for (uint32_t i = 0; i < statement->cursor_count; i++)
-		free(statement->cursors[i].cells);
+		free(statement->cursors[i].sources);
 	free(statement->cursors);
 	free(statement->lines);
 	free(statement);
@@ -134,7 +148,7 @@ static uint32_t line_slot(const struct line *lines, uint32_t room, uint64_t key)
 {
 	uint32_t slot = (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & (room - 1);
 
-	while (lines[slot].cell && lines[slot].key != key)
+	while (lines[slot].key != NO_LINE && lines[slot].key != key)
 		slot = (slot + 1) & (room - 1);
 	return slot;
 }
@@ -142,21 +156,25 @@ static uint32_t line_slot(const struct line *lines, uint32_t room, uint64_t key)
 static bool lines_grow(struct statement *statement)
 {
 	uint32_t room = statement->line_room * 2;
-	struct line *lines = calloc(room, sizeof(*lines));
+	struct line *lines = lines_new(room);
 
 	if (!lines)
 		return false;
 	for (uint32_t i = 0; i < statement->line_room; i++) {
 		const struct line *line = &statement->lines[i];
 
-		if (line->cell)
-			lines[line_slot(lines, room, line->key)] =
-				(struct line){ .key = line->key, .cell = line->cell };
+		if (line->key != NO_LINE) {
+			struct line *moved = &lines[line_slot(lines, room, line->key)];
+
+			moved->key = line->key;
+			moved->cell = line->cell;
+			moved->cache = line->cache;
+		}
 	}
 	free(statement->lines);
 	statement->lines = lines;
 	statement->line_room = room;
-	statement->last_line = 0;
+	statement->last_line = lines;
 	return true;
 }
 
@@ -173,7 +191,7 @@ static struct line *line_define(struct session *session, struct statement *state
 		return NULL;
 	line = &statement->lines[line_slot(statement->lines, statement->line_room, key)];
 	line->key = key;
-	line->cell = new_cells(statement, 1);
+	line->cell = new_cells(statement, session->group_cells);
 	statement->line_count++;
 	place = varint_put(place, statement->index);
 	place = varint_put(place, key >> 32);
@@ -187,7 +205,7 @@ struct line *line_search(struct session *session, struct statement *statement, u
 	struct line *line =
 		&statement->lines[line_slot(statement->lines, statement->line_room, key)];
 
-	if (unlikely(!line->cell)) {
+	if (unlikely(line->key == NO_LINE)) {
 		int error = errno;
 
 		line = line_define(session, statement, key);
@@ -197,7 +215,7 @@ struct line *line_search(struct session *session, struct statement *statement, u
 			return NULL;
 		}
 	}
-	statement->lines[statement->last_line].next = (uint32_t)(line - statement->lines);
+	statement->last_line->next = line;
 	return line;
 }
 
@@ -229,6 +247,7 @@ bool statement_define_record_source(struct session *session, int64_t statement_i
 				    const char *access_path, unsigned parent_id)
 {
 	struct statement *statement = statement_find(session, statement_id);
+	struct record_source *source;
 	struct cursor *cursor;
 	uint32_t text;
 	uint8_t *place;
@@ -237,11 +256,15 @@ bool statement_define_record_source(struct session *session, int64_t statement_i
 				      sizeof(struct cursor), cursor_id))
 		return false;
 	cursor = &statement->cursors[cursor_id];
-	if (!array_grow((void **)&cursor->cells, &cursor->count, sizeof(uint32_t), id))
+	if (!array_grow((void **)&cursor->sources, &cursor->count, sizeof(struct record_source),
+			id))
 		return false;
-	if (cursor->cells[id])
+	source = &cursor->sources[id];
+	if (source->cell)
 		return true;
-	cursor->cells[id] = new_cells(statement, 2);
+	source->cell = new_cells(statement, 2 * session->group_cells);
+	source->fetch = parent_id ? LOG_EVENT_FETCH : LOG_EVENT_ROW;
+	source->opens.serial = source->fetches.serial = NO_SERIAL;
 	text = put_text(session, access_path ? access_path : "");
 	place = log_record_begin(&session->stream, LOG_REC_RECORD_SOURCE, 7 * VARINT_MAX_SIZE);
 	if (!place)
@@ -251,7 +274,7 @@ bool statement_define_record_source(struct session *session, int64_t statement_i
 	place = varint_put(place, id);
 	place = varint_put(place, parent_id);
 	place = varint_put(place, level);
-	place = varint_put(place, cursor->cells[id]);
+	place = varint_put(place, source->cell);
 	log_record_end(&session->stream, varint_put(place, text));
 	return true;
 }

@@ -40,15 +40,21 @@ static size_t take_bytes(struct input *input, void *to, size_t size)
 }
 
 /* Something for the input to speak of. */
-static void build_definitions(struct log_builder *builder)
+static void build_definitions(struct log_builder *builder, uint32_t session, uint64_t mode)
 {
-	log_builder_session(builder, 1);
-	log_builder_session_start(builder, 1, LOG_SESSION_DETAILED, "fuzzed");
+	uint32_t group = mode == LOG_MODE_SAMPLED ? 1 : LOG_GROUP_CELLS;
+
+	log_builder_session(builder, session);
+	log_builder_session_of_mode(builder, session, LOG_SESSION_DETAILED, mode, "fuzzed");
 	log_builder_statement(builder, 1, 100, "PROCEDURE", "PKG", "PROC", 0);
-	log_builder_line(builder, 1, 7, 3, 2);
+	log_builder_line(builder, 1, 7, 3, 8);
 	log_builder_text(builder, 1, 0, "-> Table \"T\" Full Scan");
 	log_builder_cursor(builder, 1, 1, "C", 6, 2);
-	log_builder_record_source(builder, 1, 1, 1, 0, 3, 1);
+	log_builder_record_source(builder, 1, 1, 1, 0, 8 + group, 1);
+	log_builder_record_source(builder, 1, 1, 2, 1, 8 + 3 * group, 1);
+	log_builder_statement(builder, 2, 101, "BLOCK", NULL, NULL, 1);
+	log_builder_record_source(builder, 2, 1, 1, 0, 8, 1);
+	log_builder_record_source(builder, 2, 2, 1, 0, 8 + 2 * group, 1);
 }
 
 static void build_block(struct log_builder *builder, struct input *input)
@@ -87,7 +93,34 @@ static void build_node(struct log_builder *builder, struct input *input)
 	node.serial = (uint32_t)take(input, 1);
 	node.self_time = take(input, 8);
 	node.samples = take(input, 1);
+	node.cost = take(input, 2);
+	node.cpu_time = take(input, 8);
 	log_builder_nodes(builder, session, id, &node, 1);
+}
+
+/* Counters with times, as a block or a record. */
+static void build_groups(struct log_builder *builder, struct input *input)
+{
+	struct log_builder_execution execution = { 0 };
+	uint32_t session = (uint32_t)take(input, 1);
+	uint64_t kind = take(input, 1);
+
+	execution.serial = take(input, 1);
+	execution.statement = (uint32_t)take(input, 1);
+	execution.request_id = take(input, 1);
+	execution.flags = kind >> 1;
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t values[LOG_GROUP_CELLS];
+
+		for (unsigned j = 0; j < LOG_GROUP_CELLS; j++)
+			values[j] = take(input, 2) << take(input, 1) % 64;
+		log_builder_group(&execution, (uint32_t)take(input, 1) % 8 * LOG_GROUP_CELLS,
+				  values);
+	}
+	if (kind & 1)
+		log_builder_request(builder, &execution);
+	else
+		log_builder_counters(builder, session, &execution);
 }
 
 static void build_record(struct log_builder *builder, struct input *input)
@@ -110,9 +143,10 @@ static void damage(struct log_builder *builder, struct input *input)
 static void build(struct log_builder *builder, struct input *input)
 {
 	while (input->at < input->end && builder->size < 1 << 21) {
-		switch (take(input, 1) % 8) {
+		switch (take(input, 1) % 9) {
 		case 0:
-			build_definitions(builder);
+			build_definitions(builder, 1 + (uint32_t)take(input, 1) % 3,
+					  take(input, 1) % 5);
 			break;
 		case 1:
 			build_block(builder, input);
@@ -130,6 +164,9 @@ static void build(struct log_builder *builder, struct input *input)
 			log_builder_chunk(builder, (uint32_t)take(input, 1) % 4);
 			break;
 		case 6:
+			build_groups(builder, input);
+			break;
+		case 7:
 			damage(builder, input);
 			break;
 		default:

@@ -604,7 +604,8 @@ static void send(struct model *model, unsigned op, struct model_request *request
 {
 	if (model->paused)
 		return;
-	need_request(model, request);
+	if (!model->after_only || is_after(op))
+		need_request(model, request);
 	add_event(model->stream, (struct host_event){ .op = (uint8_t)op,
 						      .first = first,
 						      .second = second,
@@ -1092,7 +1093,7 @@ const struct host_stream_kind host_stream_kinds[] = {
 };
 const size_t host_stream_kind_count = sizeof(host_stream_kinds) / sizeof(*host_stream_kinds);
 
-struct host_stream *host_stream_make(const char *name, unsigned size)
+static struct host_stream *make_stream(const char *name, unsigned size, bool after_only)
 {
 	for (size_t i = 0; i < host_stream_kind_count; i++) {
 		struct model model;
@@ -1100,11 +1101,22 @@ struct host_stream *host_stream_make(const char *name, unsigned size)
 		if (strcmp(name, host_stream_kinds[i].name))
 			continue;
 		model_init(&model, host_stream_new());
+		model.after_only = after_only;
 		host_stream_kinds[i].make(&model, size ? size : host_stream_kinds[i].size);
 		model_clear(&model);
 		return model.stream;
 	}
 	return NULL;
+}
+
+struct host_stream *host_stream_make(const char *name, unsigned size)
+{
+	return make_stream(name, size, false);
+}
+
+struct host_stream *host_stream_make_after(const char *name, unsigned size)
+{
+	return make_stream(name, size, true);
 }
 
 /* ---- The fake engine ---- */
@@ -1139,6 +1151,13 @@ static void register_plugin_factory(struct fb_plugin_manager *manager, unsigned 
 	host->registered++;
 	if (type == FB_PLUGIN_TYPE_PROFILER && !strcmp(name, "Default_Profiler"))
 		host->factory = factory;
+}
+
+static void register_module(struct fb_plugin_manager *manager, struct fb_plugin_module *module)
+{
+	struct host *host = (struct host *)((char *)manager - offsetof(struct host, manager));
+
+	host->module = module;
 }
 
 /* As the engine does with a status vector that a plugin has set: copies what is in it. */
@@ -1259,7 +1278,8 @@ bool host_open(struct host *host, const char *library, const char *log_directory
 		.get_plugin_manager = get_plugin_manager, .get_config_manager = get_config_manager
 	};
 	static const struct fb_plugin_manager_vtable manager_vtable = {
-		.register_plugin_factory = register_plugin_factory
+		.register_plugin_factory = register_plugin_factory,
+		.register_module = register_module,
 	};
 	static const struct fb_config_manager_vtable config_vtable = { .get_directory =
 									       get_directory };
@@ -1291,6 +1311,12 @@ void host_attach(struct host *host, struct host_attachment *attachment, int64_t 
 	attachment->user = "SYSDBA";
 	attachment->database = "test.fdb";
 	attachment->errno_changed_by = -1;
+}
+
+/* It may change at any time, as the engine would not notice. */
+static const struct fb_profiler_session_vtable *vtable_of(struct fb_profiler_session *session)
+{
+	return __atomic_load_n(&session->vtable, __ATOMIC_RELAXED);
 }
 
 static void release_plugin(struct host_attachment *attachment)
@@ -1337,22 +1363,22 @@ bool host_start(struct host_attachment *attachment, const char *description, con
 		attachment->plugin, &attachment->status, description, options, host_now());
 	if (!attachment->session)
 		return false;
-	attachment->flags = attachment->session->vtable->get_flags(attachment->session);
+	attachment->flags = vtable_of(attachment->session)->get_flags(attachment->session);
 	return true;
 }
 
 void host_discard(struct host_attachment *attachment)
 {
 	if (attachment->session)
-		attachment->session->vtable->dispose(attachment->session);
+		vtable_of(attachment->session)->dispose(attachment->session);
 	attachment->session = NULL;
 }
 
 void host_finish(struct host_attachment *attachment)
 {
 	if (attachment->session)
-		attachment->session->vtable->finish(attachment->session, &attachment->status,
-						    host_now());
+		vtable_of(attachment->session)
+			->finish(attachment->session, &attachment->status, host_now());
 	host_discard(attachment);
 	if (attachment->plugin)
 		attachment->plugin->vtable->flush(attachment->plugin, &attachment->status);
@@ -1361,7 +1387,7 @@ void host_finish(struct host_attachment *attachment)
 void host_cancel(struct host_attachment *attachment)
 {
 	if (attachment->session)
-		attachment->session->vtable->cancel(attachment->session, &attachment->status);
+		vtable_of(attachment->session)->cancel(attachment->session, &attachment->status);
 	host_discard(attachment);
 }
 
@@ -1385,7 +1411,7 @@ static void define(struct host_attachment *attachment, const struct host_event *
 		   const struct host_detail *detail)
 {
 	struct fb_profiler_session *session = attachment->session;
-	const struct fb_profiler_session_vtable *vtable = session->vtable;
+	const struct fb_profiler_session_vtable *vtable = vtable_of(session);
 
 	switch (event->op) {
 	case HOST_DEFINE_STATEMENT:
@@ -1440,38 +1466,41 @@ static inline __attribute__((always_inline)) void play_event(struct host_attachm
 			stats.elapsed = attachment->now - attachment->ticks[event->slot];
 		break;
 	}
+	if ((is_before(event->op) && !(attachment->flags & FB_PROFILER_BEFORE_EVENTS)) ||
+	    (is_after(event->op) && !(attachment->flags & FB_PROFILER_AFTER_EVENTS)))
+		return;
 	/* The vtable is looked up at each event, as in the engine: it may change. */
 	switch (event->op) {
 	case HOST_BEFORE_LINE:
-		session->vtable->before_psql_line_column(session, event->statement, request,
-							 event->first, event->second);
+		vtable_of(session)->before_psql_line_column(session, event->statement, request,
+							    event->first, event->second);
 		break;
 	case HOST_AFTER_LINE:
-		session->vtable->after_psql_line_column(session, event->statement, request,
-							event->first, event->second,
-							&stats.interface);
+		vtable_of(session)->after_psql_line_column(session, event->statement, request,
+							   event->first, event->second,
+							   &stats.interface);
 		break;
 	case HOST_BEFORE_OPEN:
-		session->vtable->before_record_source_open(session, event->statement, request,
-							   event->first, event->second);
+		vtable_of(session)->before_record_source_open(session, event->statement, request,
+							      event->first, event->second);
 		break;
 	case HOST_AFTER_OPEN:
-		session->vtable->after_record_source_open(session, event->statement, request,
-							  event->first, event->second,
-							  &stats.interface);
+		vtable_of(session)->after_record_source_open(session, event->statement, request,
+							     event->first, event->second,
+							     &stats.interface);
 		break;
 	case HOST_BEFORE_FETCH:
-		session->vtable->before_record_source_get_record(session, event->statement, request,
-								 event->first, event->second);
+		vtable_of(session)->before_record_source_get_record(
+			session, event->statement, request, event->first, event->second);
 		break;
 	case HOST_AFTER_FETCH:
-		session->vtable->after_record_source_get_record(session, event->statement, request,
-								event->first, event->second,
-								&stats.interface);
+		vtable_of(session)->after_record_source_get_record(session, event->statement,
+								   request, event->first,
+								   event->second, &stats.interface);
 		break;
 	case HOST_REQUEST_START:
 		detail = &stream->details[event->first];
-		session->vtable->on_request_start(
+		vtable_of(session)->on_request_start(
 			session, &attachment->status, event->statement, request,
 			detail->other_statement,
 			detail->caller_request ? detail->caller_request + id_offset : 0,
@@ -1479,8 +1508,9 @@ static inline __attribute__((always_inline)) void play_event(struct host_attachm
 		break;
 	case HOST_REQUEST_FINISH:
 		stats.elapsed = stream->details[event->first].elapsed;
-		session->vtable->on_request_finish(session, &attachment->status, event->statement,
-						   request, host_now(), &stats.interface);
+		vtable_of(session)->on_request_finish(session, &attachment->status,
+						      event->statement, request, host_now(),
+						      &stats.interface);
 		break;
 	case HOST_CLOCK:
 		break;

@@ -109,6 +109,7 @@ struct model {
 	struct model_request *requests;
 	int64_t last_statement, last_request;
 	bool paused;
+	bool after_only; /* the session wants no events that come before: they start no request */
 };
 
 void model_init(struct model *model, struct host_stream *stream);
@@ -166,6 +167,9 @@ extern const size_t host_stream_kind_count;
 /* NULL if there is none of that name.  `size` 0: the default. */
 struct host_stream *host_stream_make(const char *name, unsigned size);
 
+/* The same for a session that takes only events that come after.  (The others are there, to be timed.) */
+struct host_stream *host_stream_make_after(const char *name, unsigned size);
+
 /* ---- The host ---- */
 
 typedef int host_clock(clockid_t id, struct timespec *time);
@@ -176,6 +180,7 @@ struct host {
 	struct fb_config_manager config;
 	struct fb_plugin_factory *factory; /* registered as Default_Profiler */
 	unsigned registered;		   /* how many names were */
+	struct fb_plugin_module *module;   /* NULL: none registered */
 	const char *log_directory;	   /* where firebird.log is; NULL: no answer */
 	bool has_define_statement2;	   /* 6.0 */
 	host_clock *clock;		   /* what the engine's reads get */
@@ -211,8 +216,9 @@ void host_cancel(struct host_attachment *attachment);
 void host_discard(struct host_attachment *attachment);
 
 /*
- * Plays the events from `from` up to, not including, `to` (SIZE_MAX: all).  In rounds above 0 the
- * statements are already defined, and requests have other ids.
+ * Plays the events from `from` up to, not including, `to` (SIZE_MAX: all), of those that come before
+ * and after only what the session has asked for.  In rounds above 0 the statements are already
+ * defined, and requests have other ids.
  */
 void host_play(struct host_attachment *attachment, const struct host_stream *stream, size_t from,
 	       size_t to, unsigned round);

@@ -13,6 +13,7 @@
 #define CHUNK_HEADER_SIZE 64
 #define BLOCK_SIZE	  576
 #define BLOCK_HEADER_SIZE 64
+#define NODE_SIZE	  48
 
 /* Where things are in the header, in a chunk's header, and in a block. */
 enum {
@@ -97,7 +98,7 @@ void log_builder_init(struct log_builder *builder)
 	       "\x89"
 	       "FBPROF\n",
 	       8);
-	put(header + HEADER_VERSION, 1, 4);
+	put(header + HEADER_VERSION, 2, 4);
 	put(header + HEADER_HEADER_SIZE, HEADER_SIZE, 4);
 	put(header + HEADER_CHUNK_SIZE, CHUNK_SIZE, 4);
 	put(header + HEADER_START, 1796031881123456789, 8);
@@ -248,6 +249,12 @@ void log_builder_session(struct log_builder *builder, uint32_t session)
 void log_builder_session_start(struct log_builder *builder, int64_t profile_id, uint64_t flags,
 			       const char *description)
 {
+	log_builder_session_of_mode(builder, profile_id, flags, 1, description);
+}
+
+void log_builder_session_of_mode(struct log_builder *builder, int64_t profile_id, uint64_t flags,
+				 uint64_t mode, const char *description)
+{
 	struct log_payload payload = { .size = 0 };
 
 	log_payload_varint(&payload, (uint64_t)profile_id);
@@ -255,7 +262,8 @@ void log_builder_session_start(struct log_builder *builder, int64_t profile_id, 
 	log_payload_i64(&payload, 1796031881123456789);
 	log_payload_i64(&payload, 6000);
 	log_payload_varint(&payload, flags);
-	log_payload_varint(&payload, 100000);
+	log_payload_varint(&payload, mode == 3 ? 0 : 100000);
+	log_payload_varint(&payload, mode);
 	log_payload_string(&payload, "SYSDBA");
 	log_payload_string(&payload, "employee.fdb");
 	log_payload_string(&payload, "5.0.4");
@@ -382,6 +390,19 @@ void log_builder_block(struct log_builder *builder, const struct log_block *bloc
 	memcpy(new_block(builder, block->kind, block->session), block, BLOCK_SIZE);
 }
 
+void log_builder_group(struct log_builder_execution *execution, uint32_t cell,
+		       const uint64_t values[LOG_GROUP_CELLS])
+{
+	struct log_builder_cell *end = execution->cells;
+
+	while (end->value)
+		end++;
+	for (uint32_t i = 0; i < LOG_GROUP_CELLS; i++) {
+		if (values[i])
+			*end++ = (struct log_builder_cell){ cell + i, values[i] };
+	}
+}
+
 void log_builder_counters(struct log_builder *builder, uint32_t session,
 			  const struct log_builder_execution *execution)
 {
@@ -405,10 +426,10 @@ void log_builder_nodes(struct log_builder *builder, uint32_t session, uint32_t f
 	uint8_t *block = new_block(builder, LOG_BLOCK_NODES, session);
 
 	put(block + BLOCK_FIRST, first, 4);
-	put(block + BLOCK_ITEM_SIZE, 32, 4);
+	put(block + BLOCK_ITEM_SIZE, NODE_SIZE, 4);
 	put(block + BLOCK_COUNT, count, 4);
 	for (uint32_t i = 0; i < count; i++) {
-		uint8_t *at = block + BLOCK_HEADER_SIZE + i * 32;
+		uint8_t *at = block + BLOCK_HEADER_SIZE + i * NODE_SIZE;
 
 		put(at, nodes[i].parent, 4);
 		put(at + 4, nodes[i].statement, 4);
@@ -416,6 +437,8 @@ void log_builder_nodes(struct log_builder *builder, uint32_t session, uint32_t f
 		put(at + 12, nodes[i].serial, 4);
 		put(at + 16, nodes[i].self_time, 8);
 		put(at + 24, nodes[i].samples, 8);
+		put(at + 32, nodes[i].cost, 8);
+		put(at + 40, nodes[i].cpu_time, 8);
 	}
 }
 
@@ -429,4 +452,9 @@ void log_builder_totals(struct log_builder *builder, uint32_t session, uint64_t 
 	put(block + BLOCK_HEADER_SIZE + 16, 3, 8);
 	put(block + BLOCK_HEADER_SIZE + 24, 300, 8);
 	put(block + BLOCK_HEADER_SIZE + 32, samples + 3, 8);
+	put(block + BLOCK_HEADER_SIZE + 40, 1, 8);
+	put(block + BLOCK_HEADER_SIZE + 48, 1000, 8);
+	put(block + BLOCK_HEADER_SIZE + 56, 2500, 8);
+	put(block + BLOCK_HEADER_SIZE + 72, 3000, 8);
+	put(block + BLOCK_HEADER_SIZE + 80, 100, 8);
 }

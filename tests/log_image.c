@@ -97,6 +97,7 @@ static void on_session_start(void *data, uint32_t number, const struct log_sessi
 	session->attachment_id = start->attachment_id;
 	session->flags = start->flags;
 	session->interval = start->sampling_interval;
+	session->mode = start->mode;
 	session->user = text_of(start->user);
 	session->database = text_of(start->database);
 	session->engine = text_of(start->engine);
@@ -289,6 +290,11 @@ static int compare_meanings(const void *a, const void *b)
 	return x->cell < y->cell ? -1 : x->cell > y->cell;
 }
 
+static uint32_t group_cells(const struct image_session *session)
+{
+	return session->mode == LOG_MODE_SAMPLED ? 1 : LOG_GROUP_CELLS;
+}
+
 static struct meaning *meanings_of(const struct image_session *session, size_t *number)
 {
 	size_t room = session->lines_count + 2 * session->sources_count + 1, count = 0;
@@ -306,8 +312,9 @@ static struct meaning *meanings_of(const struct image_session *session, size_t *
 
 		meanings[count++] = (struct meaning){ source->statement, source->cell, COUNT_OPEN,
 						      source->cursor_id, source->id };
-		meanings[count++] = (struct meaning){ source->statement, source->cell + 1,
-						      COUNT_FETCH, source->cursor_id, source->id };
+		meanings[count++] =
+			(struct meaning){ source->statement, source->cell + group_cells(session),
+					  COUNT_FETCH, source->cursor_id, source->id };
 	}
 	qsort(meanings, count, sizeof(*meanings), compare_meanings);
 	*number = count;
@@ -325,7 +332,10 @@ static struct count count_of(const struct image_session *session, const struct m
 			       .value = cell->value };
 
 	if (cell->cell < LOG_CELL_FIRST_FREE) {
-		count.kind = cell->cell == LOG_CELL_FINISHED ? COUNT_FINISHED : COUNT_UNSAMPLED;
+		count.kind = cell->cell == LOG_CELL_FINISHED  ? COUNT_FINISHED :
+			     cell->cell == LOG_CELL_UNSAMPLED ? COUNT_UNSAMPLED :
+								COUNT_ELAPSED;
+		ck_assert_uint_le(cell->cell, LOG_CELL_ELAPSED);
 		return count;
 	}
 	meaning = bsearch(&key, meanings, number, sizeof(*meanings), compare_meanings);
@@ -382,7 +392,8 @@ struct count *image_counts(const struct image_session *session, size_t *number)
 
 	for (size_t i = 0; i < session->executions_count; i++) {
 		room += session->executions[i].is.cell_count;
-		if (session->executions[i].record)
+		if (session->executions[i].record &&
+		    !(session->executions[i].is.flags & LOG_REQUEST_IN_BLOCKS))
 			finished[finished_count++] = session->executions[i].is.serial;
 	}
 	qsort(finished, finished_count, sizeof(*finished), compare_serials);
@@ -396,9 +407,14 @@ struct count *image_counts(const struct image_session *session, size_t *number)
 		    bsearch(&execution->is.serial, finished, finished_count, sizeof(*finished),
 			    compare_serials))
 			continue;
-		for (size_t c = 0; c < execution->is.cell_count; c++)
-			counts[count++] = count_of(session, meanings, meaning_count, &execution->is,
-						   &execution->cells[c]);
+		for (size_t c = 0; c < execution->is.cell_count; c++) {
+			const struct log_cell *cell = &execution->cells[c];
+
+			if (cell->cell < LOG_CELL_FIRST_FREE ||
+			    cell->cell % group_cells(session) == LOG_GROUP_COUNT)
+				counts[count++] = count_of(session, meanings, meaning_count,
+							   &execution->is, cell);
+		}
 	}
 	free(finished);
 	free(meanings);

@@ -43,7 +43,7 @@ struct image_session {
 	unsigned starts, ends;
 	uint64_t end_reason;
 	int64_t profile_id, attachment_id, end_time;
-	uint64_t flags, interval;
+	uint64_t flags, interval, mode;
 	char *user, *database, *engine, *options, *description;
 	struct log_session_totals totals;
 	unsigned totals_blocks;
@@ -75,7 +75,8 @@ const struct image_node *image_node(const struct image_session *session, uint32_
 
 enum count_kind {
 	COUNT_FINISHED,
-	COUNT_UNSAMPLED,
+	COUNT_UNSAMPLED, /* not a number, but ns, as the next */
+	COUNT_ELAPSED,
 	COUNT_LINE,
 	COUNT_OPEN,
 	COUNT_FETCH
@@ -90,7 +91,7 @@ struct count {
 	uint64_t value;
 };
 
-/* Sorted, none is 0, equal keys added up.  To be freed. */
+/* Sorted, none is 0, equal keys added up; without the times of lines and record sources.  To be freed. */
 struct count *image_counts(const struct image_session *session, size_t *number);
 int count_compare(const void *a, const void *b); /* the keys, for qsort */
 size_t counts_sum_up(struct count *counts, size_t number);

@@ -26,6 +26,7 @@ void scratch_make(void)
 	setenv("FBPROF_DIR", scratch, 1);
 	unsetenv("FBPROF_OPTIONS");
 	unsetenv("FBPROF_MAX_BYTES");
+	unsetenv("FBPROF_SAMPLER_SHARE");
 }
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)

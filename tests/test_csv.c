@@ -134,81 +134,195 @@ static struct model *load(struct log_builder *builder)
 	return model;
 }
 
-static struct model *load_example(void)
+static void build_definitions(struct log_builder *builder, enum log_mode mode)
+{
+	bool sampled = mode == LOG_MODE_SAMPLED;
+
+	log_builder_session(builder, 1);
+	log_builder_session_of_mode(builder, 3, 0, mode, "a, b");
+	log_builder_text(builder, 1, 0, "-> Table \"T\" Full Scan");
+	log_builder_text(builder, 2, 0, "execute block\nas begin end");
+	log_builder_statement(builder, 1, 100, "BLOCK", NULL, NULL, 2);
+	log_builder_line(builder, 1, 7, 3, 8);
+	log_builder_line(builder, 1, 6, 1, sampled ? 9 : 16);
+	log_builder_line(builder, 1, 9, 1, sampled ? 12 : 40); /* never executed */
+	log_builder_cursor(builder, 1, 1, NULL, 0, 0);
+	log_builder_record_source(builder, 1, 1, 1, 0, sampled ? 10 : 24, 1);
+	log_builder_session_end(builder, LOG_END_FINISHED, 1796031882000000000);
+}
+
+/* Times are in the call tree. */
+static void build_sampled(struct log_builder *builder)
 {
 	const struct log_builder_execution all = {
 		.statement = 1,
 		.start = 1796031881123456789,
-		.cells = { { 0, 5 }, { 1, 7 }, { 2, 50 }, { 3, 9 }, { 5, 500 } },
+		.cells = { { 0, 5 }, { 1, 7 }, { 8, 50 }, { 9, 9 }, { 11, 500 } },
 	};
 	const struct log_builder_node nodes[] = {
-		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 100, 1 },
-		{ 1, 1, LOG_NODE_LINE, 2, 0, 200, 2 },
-		{ 2, 1, LOG_NODE_RECORD_SOURCE, 5, 0, 800, 8 },
+		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 100, 1, 10, 50 },
+		{ 1, 1, LOG_NODE_LINE, 8, 0, 200, 2, 20, 120 },
+		{ 2, 1, LOG_NODE_RECORD_SOURCE, 11, 0, 800, 8, 80, 300 },
 	};
+
+	log_builder_totals(builder, 1, 11, 1100);
+	log_builder_counters(builder, 1, &all);
+	log_builder_nodes(builder, 1, 1, nodes, 3);
+	build_definitions(builder, LOG_MODE_SAMPLED);
+}
+
+/* Times are with the counters.  The record source's CPU time is more than its time. */
+static void build_grouped(struct log_builder *builder, enum log_mode mode)
+{
+	static const uint64_t coarse[][LOG_GROUP_CELLS] = { { 50, 1000, 200, 500, 120, 100, 20 },
+							    { 9 },
+							    { 0 },
+							    { 500, 800, 800, 900, 900, 80, 80 } };
+	static const uint64_t measured[][LOG_GROUP_CELLS] = {
+		{ 50, 1000, 200, 0, 0, 4, 300 }, { 9 }, { 0 }, { 500, 800, 800, 0, 0, 1, 7 }
+	};
+	struct log_builder_execution all = {
+		.statement = 1,
+		.start = 1796031881123456789,
+		.cells = { { LOG_CELL_FINISHED, 5 }, { LOG_CELL_ELAPSED, 1100 } },
+	};
+
+	for (uint32_t i = 0; i < 4; i++)
+		log_builder_group(&all, 8 + 8 * i,
+				  mode == LOG_MODE_COARSE ? coarse[i] : measured[i]);
+	log_builder_totals(builder, 1, 11, 1100);
+	log_builder_counters(builder, 1, &all);
+	build_definitions(builder, mode);
+}
+
+static struct model *load_example(enum log_mode mode)
+{
 	struct log_builder builder;
 
 	log_builder_init(&builder);
-	log_builder_totals(&builder, 1, 11, 1100);
-	log_builder_counters(&builder, 1, &all);
-	log_builder_nodes(&builder, 1, 1, nodes, 3);
-	log_builder_session(&builder, 1);
-	log_builder_session_start(&builder, 3, 0, "a, b");
-	log_builder_text(&builder, 1, 0, "-> Table \"T\" Full Scan");
-	log_builder_text(&builder, 2, 0, "execute block\nas begin end");
-	log_builder_statement(&builder, 1, 100, "BLOCK", NULL, NULL, 2);
-	log_builder_line(&builder, 1, 7, 3, 2);
-	log_builder_line(&builder, 1, 6, 1, 3);
-	log_builder_line(&builder, 1, 9, 1, 6); /* never executed */
-	log_builder_cursor(&builder, 1, 1, NULL, 0, 0);
-	log_builder_record_source(&builder, 1, 1, 1, 0, 4, 1);
-	log_builder_session_end(&builder, LOG_END_FINISHED, 1796031882000000000);
+	if (mode == LOG_MODE_SAMPLED)
+		build_sampled(&builder);
+	else
+		build_grouped(&builder, mode);
 	return load(&builder);
 }
 
 static const struct {
 	const char *table, *content;
+	/* The same in other modes, without the line of titles; NULL: it is the same. */
+	const char *coarse, *measured;
 } tables[] = {
 	{ "sessions",
 	  "profile_id,attachment_id,user_name,description,start_timestamp,finish_timestamp,"
-	  "database,mode,sampling_interval,samples,torn_samples,engine,host,log,end_reason\r\n"
+	  "database,mode,sampling_interval,samples,torn_samples,engine,host,log,end_reason,"
+	  "cost,line_cost_ps,open_cost_ps,fetch_cost_ps,request_cost_ps,row_cost_ps,stretched\r\n"
 	  "3,12,SYSDBA,\"a, b\",2026-11-30T09:44:41.1234Z,2026-11-30T09:44:42.0000Z,"
-	  "employee.fdb,sampled,100000,11,3,5.0.4,nowhere,x.fbprof,finished\r\n" },
+	  "employee.fdb,sampled,100000,11,3,5.0.4,nowhere,x.fbprof,finished,"
+	  "1000,2500,0,3000,100,0,1\r\n",
+	  "3,12,SYSDBA,\"a, b\",2026-11-30T09:44:41.1234Z,2026-11-30T09:44:42.0000Z,"
+	  "employee.fdb,coarse,100000,,,5.0.4,nowhere,x.fbprof,finished,"
+	  "1000,2500,0,3000,100,0,1\r\n",
+	  "3,12,SYSDBA,\"a, b\",2026-11-30T09:44:41.1234Z,2026-11-30T09:44:42.0000Z,"
+	  "employee.fdb,measured,0,,,5.0.4,nowhere,x.fbprof,finished,,,,,,,\r\n" },
 	{ "statements",
 	  "profile_id,statement_id,parent_statement_id,statement_type,package_name,routine_name,"
 	  "sql_text,schema_name\r\n"
-	  "3,100,,BLOCK,,,\"execute block\nas begin end\",\r\n" },
-	{ "cursors", "profile_id,statement_id,cursor_id,name,line_num,column_num\r\n"
-		     "3,100,1,,,\r\n" },
+	  "3,100,,BLOCK,,,\"execute block\nas begin end\",\r\n",
+	  NULL, NULL },
+	{ "cursors",
+	  "profile_id,statement_id,cursor_id,name,line_num,column_num\r\n"
+	  "3,100,1,,,\r\n",
+	  NULL, NULL },
 	{ "record_sources",
 	  "profile_id,statement_id,cursor_id,record_source_id,parent_record_source_id,level,"
 	  "access_path\r\n"
-	  "3,100,1,1,,0,\"-> Table \"\"T\"\" Full Scan\"\r\n" },
+	  "3,100,1,1,,0,\"-> Table \"\"T\"\" Full Scan\"\r\n",
+	  NULL, NULL },
 	{ "requests",
 	  "profile_id,statement_id,request_id,caller_statement_id,caller_request_id,"
-	  "start_timestamp,finish_timestamp,total_elapsed_time,self_time,samples,finish_count\r\n"
-	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1107,100,1,5\r\n" },
+	  "start_timestamp,finish_timestamp,total_elapsed_time,self_time,samples,finish_count,"
+	  "raw_total_time,raw_self_time,cpu_time,self_cpu_time,wait_time,self_wait_time\r\n"
+	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1107,100,1,5,1217,110,470,50,740,60\r\n",
+	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1100,100,,5,1200,,500,,600,\r\n",
+	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1100,100,,5,,,,,,\r\n" },
 	{ "psql_stats",
 	  "profile_id,statement_id,request_id,line_num,column_num,counter,min_elapsed_time,"
-	  "max_elapsed_time,total_elapsed_time,self_time,samples\r\n"
-	  "3,100,0,6,1,9,,,0,0,0\r\n"
-	  "3,100,0,7,3,50,,,1000,200,2\r\n" },
+	  "max_elapsed_time,total_elapsed_time,self_time,samples,raw_total_time,raw_self_time,"
+	  "cpu_time,self_cpu_time,wait_time,self_wait_time\r\n"
+	  "3,100,0,6,1,9,,,0,0,0,0,0,0,0,0,0\r\n"
+	  "3,100,0,7,3,50,,,1000,200,2,1100,220,420,120,680,100\r\n",
+	  "3,100,0,6,1,9,,,0,0,,0,0,0,0,0,0\r\n"
+	  "3,100,0,7,3,50,,,1000,200,,1100,220,500,120,600,100\r\n",
+	  "3,100,0,6,1,9,0,0,0,0,,,,,,,\r\n"
+	  "3,100,0,7,3,50,4,300,1000,200,,,,,,,\r\n" },
 	{ "record_source_stats",
 	  "profile_id,statement_id,request_id,cursor_id,record_source_id,open_counter,"
 	  "open_min_elapsed_time,open_max_elapsed_time,open_total_elapsed_time,fetch_counter,"
 	  "fetch_min_elapsed_time,fetch_max_elapsed_time,fetch_total_elapsed_time,"
-	  "open_self_time,fetch_self_time,open_samples,fetch_samples\r\n"
-	  "3,100,0,1,1,0,,,0,500,,,800,0,800,0,8\r\n" },
+	  "open_self_time,fetch_self_time,open_samples,fetch_samples,open_raw_total_time,"
+	  "fetch_raw_total_time,open_cpu_time,fetch_cpu_time,open_wait_time,fetch_wait_time,"
+	  "self_wait_time\r\n"
+	  "3,100,0,1,1,0,,,0,500,,,800,0,800,0,8,0,880,0,300,0,580,580\r\n",
+	  "3,100,0,1,1,0,,,0,500,,,800,0,800,,,0,880,0,900,0,0,0\r\n",
+	  "3,100,0,1,1,0,,,0,500,1,7,800,0,800,,,,,,,,,\r\n" },
 };
 
-START_TEST(table_content)
+/* A table of a log of any mode. */
+static void check_table(unsigned table, enum log_mode mode, const char *content)
 {
-	struct model *model = load_example();
-	const struct prof_table *table = prof_table_find(tables[_i].table);
+	struct model *model = load_example(mode);
+	const struct prof_table *found = prof_table_find(tables[table].table);
+	const char *titles_end = strstr(tables[table].content, "\r\n") + 2;
+	char *expected;
 
-	ck_assert_ptr_nonnull(table);
-	prof_table_write(table, model, &sink);
-	ck_assert_str_eq(written(), tables[_i].content);
+	if (!content)
+		content = titles_end;
+	expected = g_strdup_printf("%.*s%s", (int)(titles_end - tables[table].content),
+				   tables[table].content, content);
+	ck_assert_ptr_nonnull(found);
+	prof_table_write(found, model, &sink);
+	ck_assert_str_eq(written(), expected);
+	g_free(expected);
+	model_free(model);
+}
+
+START_TEST(sampled_tables)
+{
+	check_table((unsigned)_i, LOG_MODE_SAMPLED, NULL);
+}
+END_TEST
+
+START_TEST(coarse_tables)
+{
+	check_table((unsigned)_i, LOG_MODE_COARSE, tables[_i].coarse);
+}
+END_TEST
+
+START_TEST(measured_tables)
+{
+	check_table((unsigned)_i, LOG_MODE_MEASURED, tables[_i].measured);
+}
+END_TEST
+
+/* A recorder that takes no CPU time does not say that all was waited for. */
+START_TEST(no_cpu_time)
+{
+	const struct log_builder_execution all = { .statement = 1,
+						   .cells = { { 0, 1 }, { 8, 2 } } };
+	const struct log_builder_node nodes[] = {
+		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 100, 1, 10, 0 },
+		{ 1, 1, LOG_NODE_LINE, 8, 0, 200, 2, 20, 0 },
+	};
+	struct log_builder builder;
+	struct model *model;
+
+	log_builder_init(&builder);
+	log_builder_counters(&builder, 1, &all);
+	log_builder_nodes(&builder, 1, 1, nodes, 2);
+	build_definitions(&builder, LOG_MODE_SAMPLED);
+	model = load(&builder);
+	prof_table_write(prof_table_find("psql_stats"), model, &sink);
+	ck_assert_ptr_nonnull(strstr(written(), "\r\n3,100,0,7,3,2,,,200,200,2,220,220,,,,\r\n"));
 	model_free(model);
 }
 END_TEST
@@ -354,7 +468,10 @@ int main(void)
 	tcase_add_loop_test(csv, quoted_text, 0, G_N_ELEMENTS(quoting));
 	tcase_add_test(csv, other_fields);
 	tcase_add_test(csv, full_disk);
-	tcase_add_loop_test(csv, table_content, 0, G_N_ELEMENTS(tables));
+	tcase_add_loop_test(csv, sampled_tables, 0, G_N_ELEMENTS(tables));
+	tcase_add_loop_test(csv, coarse_tables, 0, G_N_ELEMENTS(tables));
+	tcase_add_loop_test(csv, measured_tables, 0, G_N_ELEMENTS(tables));
+	tcase_add_test(csv, no_cpu_time);
 	tcase_add_test(csv, unknown_table);
 	suite_add_tcase(suite, csv);
 

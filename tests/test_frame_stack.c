@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "../output/log_writer.h"
 #include "../sampler/sampler.h"
+#include "../sampler/tick_clock.h"
 #include "../shim/clock.h"
 #include "scratch.h"
 
@@ -419,17 +420,42 @@ static uint64_t ask(uint64_t *wrong)
 {
 	struct timespec time;
 
-	clock_answer(CLOCK_MONOTONIC_RAW, &time, clock_gettime);
+	clock_answer(CLOCK_MONOTONIC_RAW, &time);
 	*wrong += time.tv_nsec < 0 || time.tv_nsec > 999999999;
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
+/*
+ * What an event does to the clock: in coarse mode it costs something, in measured mode something is left
+ * out.  Now and then far more than has passed, which must not take it back.
+ */
+static void make_event(struct frame_stack *own, uint64_t number)
+{
+	uint64_t cost = number % 64 == 0 ? 5000000 : number % 100;
+
+	if (!clock_is_inside(own))
+		return;
+	switch (own->clock_mode) {
+	case CLOCK_COARSE:
+		frame_stack_add_cost(own, cost << COST_PER_NS_SHIFT);
+		break;
+	case CLOCK_MEASURED:
+		if (number % 16 == 0)
+			clock_exclude_from(tick_clock_now());
+		clock_exclude((int64_t)cost);
+		break;
+	default:
+		break;
+	}
+}
+
 static void *read_clock(void *data)
 {
-	struct frame_stack *own = frame_stack_new();
+	struct frame_stack *own = frame_stack_new(), *inner = frame_stack_new();
 	uint64_t last = 0, wrong = 0, random = (uint64_t)(uintptr_t)own | 1;
 
-	(void)data;
+	own->clock_mode = *(enum clock_mode *)data;
+	own->bare_depth = own->clock_mode == CLOCK_SAMPLED;
 	for (unsigned call = 0; call < 3000; call++) {
 		uint64_t number = next_random(&random), now;
 
@@ -439,7 +465,17 @@ static void *read_clock(void *data)
 			now = ask(&wrong);
 			wrong += now <= last;
 			last = now;
+			make_event(own, next_random(&random));
+			/* Another attachment's call within this one, in any mode. */
+			if (reads == 7 && inner->clock_mode != own->clock_mode)
+				clock_enter(inner);
+			if (reads == 3)
+				clock_leave(inner);
 		}
+		clock_leave(inner);
+		inner->clock_mode =
+			(enum clock_mode)(number >> 16 & 1 ? CLOCK_COARSE : CLOCK_MEASURED);
+		inner->bare_depth = 0;
 		frame_stack_cut(own, 0);
 		frame_stack_set_idle(own, true);
 		clock_leave(own);
@@ -449,17 +485,20 @@ static void *read_clock(void *data)
 			last = now;
 		}
 	}
+	frame_stack_free(inner);
 	frame_stack_free(own);
 	return (void *)(uintptr_t)wrong;
 }
 
 START_TEST(clock_goes_on)
 {
+	static enum clock_mode modes[] = { CLOCK_SAMPLED, CLOCK_COARSE, CLOCK_MEASURED };
 	pthread_t threads[3];
 
 	clock_is_ours = true;
+	tick_clock_init(TICK_CLOCK_AUTO, clock_real);
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_clock, NULL), 0);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_clock, &modes[i]), 0);
 	/* Meanwhile the sampler wakes and sleeps. */
 	for (unsigned round = 0; round < 10; round++) {
 		time_t deadline = time(NULL) + DEADLINE_SECONDS;
@@ -487,24 +526,25 @@ START_TEST(clock_carries)
 
 	frame_stack_push(stack, frame_make(FRAME_REQUEST, 1, 3));
 	clock_enter(stack);
-	clock_thread.last = 5000000000ull << SAMPLER_CLOCK_SECONDS_SHIFT | 999999998;
-	clock_read(&time, clock_gettime);
+	clock_thread.seconds = 5000000000;
+	clock_thread.nanoseconds = 999999998;
+	clock_answer(CLOCK_MONOTONIC_RAW, &time);
 	ck_assert_int_eq(time.tv_sec, 5000000000);
 	ck_assert_int_eq(time.tv_nsec, 999999999);
-	clock_read(&time, clock_gettime);
+	clock_answer(CLOCK_MONOTONIC_RAW, &time);
 	ck_assert_int_eq(time.tv_sec, 5000000001);
 	ck_assert_int_eq(time.tv_nsec, 0);
 	clock_leave(stack);
-	clock_thread.last = 0;
+	clock_thread.seconds = clock_thread.nanoseconds = 0;
 }
 END_TEST
 
-static uint64_t told(void)
+static int64_t told(void)
 {
 	struct timespec time;
 
-	clock_answer(CLOCK_MONOTONIC_RAW, &time, clock_gettime);
-	return (uint64_t)time.tv_sec << SAMPLER_CLOCK_SECONDS_SHIFT | (uint64_t)time.tv_nsec;
+	clock_answer(CLOCK_MONOTONIC_RAW, &time);
+	return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
 /*
@@ -514,7 +554,7 @@ static uint64_t told(void)
 static bool repeats_soon(void)
 {
 	for (unsigned tries = 0; tries < 100; tries++) {
-		uint64_t first = told();
+		int64_t first = told();
 
 		if (told() == first)
 			return true;
@@ -524,10 +564,10 @@ static bool repeats_soon(void)
 
 static bool never_repeats(void)
 {
-	uint64_t last = told();
+	int64_t last = told();
 
 	for (unsigned reads = 0; reads < 1000; reads++) {
-		uint64_t now = told();
+		int64_t now = told();
 
 		if (now <= last)
 			return false;
@@ -536,23 +576,94 @@ static bool never_repeats(void)
 	return true;
 }
 
-static bool expects_pair_in_30_s(uint64_t since)
+static bool expects_pair_in_30_s(int64_t since)
 {
-	return (clock_next_pair(stack) - since) >> SAMPLER_CLOCK_SECONDS_SHIFT == 30;
+	return (clock_next_pair(stack) - since) / 1000000000 == 30;
+}
+
+static void set_clock_mode(int mode)
+{
+	tick_clock_init(TICK_CLOCK_AUTO, clock_real);
+	stack->clock_mode = (enum clock_mode)mode;
+	stack->bare_depth = mode == CLOCK_SAMPLED;
+}
+
+/* In coarse mode the clock is put back by what events cost, as far as it goes; the rest is owed. */
+START_TEST(coarse_clock_without_cost)
+{
+	struct timespec pause = { .tv_nsec = 3000000 };
+	int64_t before, real;
+
+	set_clock_mode(CLOCK_COARSE);
+	frame_stack_push(stack, frame_make(FRAME_REQUEST, 1, 3));
+	clock_enter(stack);
+	before = told();
+	nanosleep(&pause, NULL);
+	frame_stack_add_cost(stack, 2000000ull << COST_PER_NS_SHIFT);
+	real = told();
+	/* At least 3 ms less 2 ms; and nobody has moved a cached clock. */
+	ck_assert_int_ge(real - before, 1000000);
+	ck_assert_uint_eq(stack->jump_cost, 2000000);
+	frame_stack_add_cost(stack, 1000000000ull << COST_PER_NS_SHIFT);
+	nanosleep(&pause, NULL);
+	before = told();
+	ck_assert_int_eq(before, real + 1);
+	ck_assert_int_eq(told(), before + 1);
+	clock_leave(stack);
+	/* Outside it is the real time at once. */
+	clock_watch(stack, FRAME_STACK_NO_PAIR);
+	atomic_fetch_add(&sampler_targets, 1);
+	ck_assert_int_ge(told(), before + 4000000);
+	ck_assert(never_repeats());
+	atomic_fetch_sub(&sampler_targets, 1);
+}
+END_TEST
+
+/* In measured mode what is left out is not told, and a read itself is not either. */
+START_TEST(measured_clock_without_cost)
+{
+	struct timespec pause = { .tv_nsec = 3000000 };
+	int64_t before, begin = tick_clock_now();
+
+	set_clock_mode(CLOCK_MEASURED);
+	frame_stack_push(stack, frame_make(FRAME_REQUEST, 1, 3));
+	clock_enter(stack);
+	before = told();
+	nanosleep(&pause, NULL);
+	ck_assert_int_ge(told() - before, 3000000);
+	before = told();
+	nanosleep(&pause, NULL);
+	clock_exclude(0);
+	ck_assert_int_lt(told() - before, tick_clock_now() - begin - 3000000);
+	/* More than has passed: it stands still until that is over. */
+	clock_exclude(1000000000);
+	before = told();
+	for (unsigned i = 0; i < 100; i++)
+		ck_assert_int_eq(told(), ++before);
+	clock_leave(stack);
+}
+END_TEST
+
+/* A measuring clock looks for what may have changed every 100 ms, and long before a pair is due. */
+static void watch_at_once(int64_t next_pair)
+{
+	clock_watch(stack, next_pair);
+	clock_thread.measures = false;
 }
 
 /* Only the second read of the engine's pair is told the same time again, and that once in 30 s. */
 START_TEST(pair_inside)
 {
-	ck_assert_uint_eq(clock_next_pair(stack), FRAME_STACK_NO_PAIR);
+	set_clock_mode(_i);
+	ck_assert_int_eq(clock_next_pair(stack), FRAME_STACK_NO_PAIR);
 	frame_stack_push(stack, frame_make(FRAME_REQUEST, 1, 3));
 	clock_enter(stack);
 	ck_assert(never_repeats());
-	clock_watch(stack, 0);
+	watch_at_once(0);
 	ck_assert(repeats_soon());
-	ck_assert(expects_pair_in_30_s(clock_thread.last));
+	ck_assert(expects_pair_in_30_s(clock_told()));
 	ck_assert(never_repeats());
-	clock_watch(stack, clock_thread.last + 100);
+	watch_at_once(clock_told() + 100);
 	ck_assert(repeats_soon());
 	ck_assert(never_repeats());
 	clock_leave(stack);
@@ -566,13 +677,13 @@ START_TEST(pair_missed)
 	clock_enter(stack);
 	clock_watch(stack, 0);
 	for (unsigned reads = 0; reads < 20; reads++) {
-		uint64_t before = clock_thread.last;
+		int64_t before = clock_told();
 
-		ck_assert_uint_gt(told(), before);
+		ck_assert_int_gt(told(), before);
 		frame_stack_push(stack, frame_make(FRAME_RECORD_SOURCE, 1, 5));
 		frame_stack_cut(stack, 1);
 	}
-	ck_assert(expects_pair_in_30_s(clock_thread.last - 20));
+	ck_assert(expects_pair_in_30_s(clock_told() - 20));
 	clock_leave(stack);
 }
 END_TEST
@@ -581,7 +692,7 @@ END_TEST
 START_TEST(pair_outside)
 {
 	struct frame_stack *other = frame_stack_new();
-	uint64_t pair;
+	int64_t pair;
 
 	atomic_fetch_add(&sampler_targets, 1);
 	clock_watch(other, FRAME_STACK_NO_PAIR - 1);
@@ -590,11 +701,11 @@ START_TEST(pair_outside)
 	ck_assert(repeats_soon());
 	ck_assert(never_repeats());
 	clock_settle(other);
-	ck_assert_uint_eq(clock_next_pair(other), FRAME_STACK_NO_PAIR - 1);
-	ck_assert_uint_eq(clock_next_pair(stack), 0);
+	ck_assert_int_eq(clock_next_pair(other), FRAME_STACK_NO_PAIR - 1);
+	ck_assert_int_eq(clock_next_pair(stack), 0);
 
 	ck_assert(repeats_soon());
-	pair = clock_thread.last;
+	pair = clock_told();
 	clock_settle(stack);
 	ck_assert(expects_pair_in_30_s(pair));
 	ck_assert(never_repeats());
@@ -623,7 +734,9 @@ int main(void)
 	tcase_add_test(tcase, recycled);
 	tcase_add_loop_test(tcase, readers_see_what_was, 0, 2);
 	tcase_add_test(tcase, clock_carries);
-	tcase_add_test(tcase, pair_inside);
+	tcase_add_test(tcase, coarse_clock_without_cost);
+	tcase_add_test(tcase, measured_clock_without_cost);
+	tcase_add_loop_test(tcase, pair_inside, CLOCK_SAMPLED, CLOCK_MEASURED + 1);
 	tcase_add_test(tcase, pair_missed);
 	tcase_add_test(tcase, pair_outside);
 	suite_add_tcase(suite, tcase);

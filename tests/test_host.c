@@ -32,7 +32,7 @@ static struct host_attachment attachment;
 /* As clock_gettime of the preloaded library. */
 static int our_clock(clockid_t id, struct timespec *time)
 {
-	return clock_answer(id, time, clock_gettime);
+	return clock_answer(id, time);
 }
 
 static void use_our_clock(void)
@@ -70,7 +70,7 @@ static struct log_image *read_log(void)
 
 /* What a recorder must count, found in the stream without any of its cleverness. */
 static struct count *expected_counts(const struct host_stream *stream, unsigned rounds,
-				     bool detailed, size_t *number)
+				     bool detailed, bool timed, size_t *number)
 {
 	struct count *counts = malloc((stream->count + 1) * rounds * sizeof(*counts));
 	/* By request: whether it had an event since its start, and who called it. */
@@ -101,9 +101,9 @@ static struct count *expected_counts(const struct host_stream *stream, unsigned 
 			count.first = count.second = 0;
 			count.kind = COUNT_FINISHED;
 			counts[used++] = count;
-			if (seen[event->request])
+			if (seen[event->request] && !timed)
 				continue;
-			count.kind = COUNT_UNSAMPLED;
+			count.kind = timed ? COUNT_ELAPSED : COUNT_UNSAMPLED;
 			count.value = stream->details[event->first].elapsed;
 			break;
 		case HOST_AFTER_LINE:
@@ -130,7 +130,8 @@ static void check_counts(const struct image_session *session, const struct host_
 			 unsigned rounds, bool detailed)
 {
 	size_t wanted_number, found_number;
-	struct count *wanted = expected_counts(stream, rounds, detailed, &wanted_number);
+	struct count *wanted = expected_counts(stream, rounds, detailed,
+					       session->mode != LOG_MODE_SAMPLED, &wanted_number);
 	struct count *found = image_counts(session, &found_number);
 
 	for (size_t i = 0; i < wanted_number && i < found_number; i++) {
@@ -199,6 +200,151 @@ START_TEST(counters)
 }
 END_TEST
 
+/* The groups of cells of a log in coarse or measured mode. */
+static void check_group(const uint64_t *group, bool measured)
+{
+	ck_assert_uint_le(group[LOG_GROUP_SELF], group[LOG_GROUP_TOTAL]);
+	if (!group[LOG_GROUP_COUNT])
+		ck_assert_uint_eq(group[LOG_GROUP_TOTAL], 0);
+	if (measured) {
+		uint64_t count = group[LOG_GROUP_COUNT], total = group[LOG_GROUP_TOTAL];
+
+		ck_assert_uint_eq(group[LOG_GROUP_TOTAL_CPU], 0);
+		ck_assert_uint_eq(group[LOG_GROUP_SELF_CPU], 0);
+		ck_assert_uint_le(group[LOG_GROUP_MIN], group[LOG_GROUP_MAX]);
+		ck_assert_uint_le(group[LOG_GROUP_MIN] * count, total);
+		ck_assert_uint_le(total, group[LOG_GROUP_MAX] * count);
+	} else {
+		ck_assert_uint_le(group[LOG_GROUP_SELF_CPU], group[LOG_GROUP_TOTAL_CPU]);
+		ck_assert_uint_le(group[LOG_GROUP_SELF_COST], group[LOG_GROUP_TOTAL_COST]);
+	}
+}
+
+/* All groups are in order.  Returns what their self times add up to. */
+static uint64_t check_groups(const struct image_session *session)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < session->executions_count; i++) {
+		const struct image_execution *execution = &session->executions[i];
+		size_t cell = 0;
+
+		while (cell < execution->is.cell_count) {
+			uint32_t first = execution->cells[cell].cell / LOG_GROUP_CELLS;
+			uint64_t group[LOG_GROUP_CELLS] = { 0 };
+
+			for (; cell < execution->is.cell_count &&
+			       execution->cells[cell].cell / LOG_GROUP_CELLS == first;
+			     cell++)
+				group[execution->cells[cell].cell % LOG_GROUP_CELLS] =
+					execution->cells[cell].value;
+			if (!first)
+				continue; /* LOG_CELL_FINISHED and so on */
+			check_group(group, session->mode == LOG_MODE_MEASURED);
+			sum += group[LOG_GROUP_SELF];
+		}
+	}
+	return sum;
+}
+
+static const char *const timed_options[] = { "MODE=COARSE", "MODE=COARSE,DETAILED_REQUESTS",
+					     "MODE=MEASURED", "MODE=MEASURED,DETAILED_REQUESTS" };
+#define TIMED_OPTIONS 4
+
+static int64_t real_time(void)
+{
+	struct timespec now;
+
+	clock_real(CLOCK_MONOTONIC_RAW, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+/*
+ * The same in coarse and measured mode, which want to hear of nothing that comes before; times come
+ * with the counters, and add up to no more than passed.
+ */
+START_TEST(counters_with_times)
+{
+	const struct host_stream_kind *kind = &host_stream_kinds[_i / (2 * TIMED_OPTIONS)];
+	unsigned size = kind->size > 20000 ? 20000 : kind->size, rounds = 2;
+	unsigned which = (unsigned)_i / 2 % TIMED_OPTIONS;
+	struct host_stream *stream = host_stream_make_after(kind->name, size);
+	struct image_session *session;
+	struct log_image *image;
+	int64_t begin;
+	bool detailed = which & 1;
+
+	if (_i & 1)
+		use_our_clock();
+	start(timed_options[which]);
+	ck_assert_uint_eq(attachment.flags, FB_PROFILER_AFTER_EVENTS);
+	begin = real_time();
+	for (unsigned round = 0; round < rounds; round++)
+		host_play(&attachment, stream, 0, SIZE_MAX, round);
+	begin = real_time() - begin;
+	host_finish(&attachment);
+
+	image = read_log();
+	session = image_session(image, 1);
+	ck_assert_uint_eq(image->lost, 0);
+	/* The engine's own clock measures, whatever was wanted. */
+	ck_assert_uint_eq(session->mode,
+			  which / 2 || !(_i & 1) ? LOG_MODE_MEASURED : LOG_MODE_COARSE);
+	ck_assert_uint_eq(session->nodes_count, 0);
+	check_counts(session, stream, rounds, detailed);
+	if (detailed && strcmp(kind->name, "lines"))
+		check_requests(session, stream, rounds);
+	/*
+	 * The cached clock is ahead by 1 ns a read, and an interval began before it was noticed.  With the
+	 * engine's own clock the shortest times may be in two self times.
+	 */
+	ck_assert_uint_le(check_groups(session), (uint64_t)begin * (_i & 1 ? 1 : 2) +
+							 4 * stream->count * rounds + 2000000);
+	image_free(image);
+	host_stream_free(stream);
+}
+END_TEST
+
+/* An engine with more to do between two events than the plugin, so that it is not all profiling. */
+static int slow_clock(clockid_t id, struct timespec *time)
+{
+	for (int64_t until = real_time() + 1000; real_time() < until;)
+		;
+	return clock_answer(id, time);
+}
+
+/* The times of lines, and the cost of profiling, are nearly all of what passed. */
+START_TEST(times_add_up)
+{
+	struct host_stream *stream = host_stream_make_after("loop", 1000);
+	time_t deadline = time(NULL) + DEADLINE_SECONDS;
+	bool good = false;
+	double share = 0;
+
+	use_our_clock();
+	host.clock = slow_clock;
+	for (uint32_t tries = 1; !good; tries++) {
+		struct image_session *session;
+		struct log_image *image;
+		int64_t begin;
+
+		ck_assert_msg(time(NULL) <= deadline, "the lines' share is %.3f", share);
+		start(timed_options[_i]);
+		begin = real_time();
+		for (unsigned round = 0; round < 5; round++)
+			host_play(&attachment, stream, 0, SIZE_MAX, round);
+		begin = real_time() - begin;
+		host_finish(&attachment);
+		image = read_log();
+		session = image_session(image, tries);
+		share = (double)(check_groups(session) + session->totals.cost) / (double)begin;
+		good = share <= 1.02 && share >= 0.9;
+		image_free(image);
+	}
+	host_stream_free(stream);
+}
+END_TEST
+
 START_TEST(blocks_of_requests_are_recycled)
 {
 	struct host_stream *stream = host_stream_make("churn", 100000);
@@ -211,7 +357,7 @@ START_TEST(blocks_of_requests_are_recycled)
 	check_requests(image_session(image, 1), stream, 1);
 	/* Two for the requests, one for the totals, the rest for the call tree. */
 	ck_assert_uint_le(image->usage.blocks - image->usage.free_blocks,
-			  2 + image_session(image, 1)->nodes_count / 16 + 1);
+			  2 + image_session(image, 1)->nodes_count / 10 + 1);
 	ck_assert_uint_le(image->usage.free_blocks, 3);
 	image_free(image);
 	host_stream_free(stream);
@@ -222,13 +368,25 @@ END_TEST
 START_TEST(request_too_large_for_a_record)
 {
 	struct host_stream *stream = host_stream_make("lines", 9000);
+	struct image_session *session;
 	struct log_image *image;
+	unsigned records = 0;
 
 	start("DETAILED_REQUESTS");
 	host_play(&attachment, stream, 0, SIZE_MAX, 0);
 	host_finish(&attachment);
 	image = read_log();
-	check_counts(image_session(image, 1), stream, 1, true);
+	session = image_session(image, 1);
+	check_counts(session, stream, 1, true);
+	/* Its end has a record all the same. */
+	for (size_t i = 0; i < session->executions_count; i++) {
+		const struct image_execution *execution = &session->executions[i];
+
+		ck_assert(!execution->record ||
+			  execution->is.flags == (LOG_REQUEST_FINISHED | LOG_REQUEST_IN_BLOCKS));
+		records += execution->record;
+	}
+	ck_assert_uint_ge(records, 1);
 	image_free(image);
 	host_stream_free(stream);
 }
@@ -464,7 +622,7 @@ static const struct {
 	{ "cursor", HOST_BEFORE_FETCH, 2, 6, "101:4 f2.1 f2.2" },
 	{ "suspend", HOST_BEFORE_LINE, 11, 1, "101 f0.1 102:11" },
 	{ "suspend", HOST_BEFORE_LINE, 10, 5, "101 f0.1 102:10" },
-	{ "suspend", HOST_AFTER_LINE, 11, 3, "101 f0.1 102" },
+	{ "suspend", HOST_AFTER_LINE, 11, 3, "101 f0.1 102:11" },
 	{ "exception", HOST_BEFORE_LINE, 3, 1, "103:3" },
 	{ "exception", HOST_BEFORE_LINE, 20, 5, "103:2 101:20" },
 	{ "exception", HOST_BEFORE_FETCH, 1, 8, "103:2 101:20 102:30 f1.1 f1.2" },
@@ -556,11 +714,15 @@ static const char *const idle_streams[] = { "loop",    "calls",	    "select",
 
 START_TEST(idle_when_finished)
 {
-	struct host_stream *stream = host_stream_make(idle_streams[_i / 2], 20);
+	static const char *const options[] = { "", "MODE=COARSE", "MODE=MEASURED" };
+	struct host_stream *stream =
+		_i < 2 * (int)IDLE_STREAMS ?
+			host_stream_make(idle_streams[_i / 2], 20) :
+			host_stream_make_after(idle_streams[_i / 2 % IDLE_STREAMS], 20);
 
 	if (_i & 1)
 		use_our_clock();
-	start("");
+	start(options[_i / 2 / IDLE_STREAMS]);
 	for (unsigned round = 0; round < 3; round++) {
 		host_play(&attachment, stream, 0, SIZE_MAX, round);
 		check_asleep();
@@ -614,6 +776,38 @@ START_TEST(idle_between_fetches)
 END_TEST
 
 /*
+ * In coarse mode nothing tells that a call has ended but where the thread's stack is.  The time until the
+ * next call is nobody's.
+ */
+START_TEST(idle_without_before)
+{
+	struct host_stream *stream = host_stream_make_after(_i & 2 ? "suspend" : "select", 5);
+	size_t here = place(stream, HOST_AFTER_FETCH, 0, _i & 2 ? 3 : 18);
+	int64_t begin = real_time(), idle;
+	struct log_image *image;
+
+	use_our_clock();
+	start(_i & 1 ? "MODE=COARSE,DETAILED_REQUESTS" : "MODE=COARSE");
+	play_deep(stream, 0, here);
+	idle = real_time();
+	check_asleep();
+	for (unsigned i = 0; i < 50; i++)
+		doze();
+	idle = real_time() - idle;
+	ck_assert_int_gt(idle, 100000000);
+	play_deep(stream, here, SIZE_MAX);
+	begin = real_time() - begin;
+	check_asleep();
+	host_finish(&attachment);
+	image = read_log();
+	ck_assert_uint_le(check_groups(image_session(image, 1)),
+			  (uint64_t)(begin - idle) + 2000000);
+	image_free(image);
+	host_stream_free(stream);
+}
+END_TEST
+
+/*
  * A block has left a line and comes to no other: it has suspended to its client.  The engine reads its
  * clock before the event, so that nothing but the lack of more tells.
  */
@@ -656,7 +850,7 @@ START_TEST(callers_in_a_circle)
 }
 END_TEST
 
-/* sampled_time is the sum of all self times, samples that of all samples. */
+/* sampled_time is the sum of all self times and costs, samples that of all samples. */
 START_TEST(totals_agree)
 {
 	struct host_stream *stream = host_stream_make("cursor", 0);
@@ -671,7 +865,7 @@ START_TEST(totals_agree)
 	image = read_log();
 	session = image_session(image, 1);
 	for (size_t i = 0; i < session->nodes_count; i++) {
-		time += session->nodes[i].is.self_time;
+		time += session->nodes[i].is.self_time + session->nodes[i].is.cost;
 		samples += session->nodes[i].is.samples;
 		ck_assert_uint_lt(session->nodes[i].is.parent, session->nodes[i].id);
 	}
@@ -908,36 +1102,119 @@ static void *play_a_part(void *data)
 	struct timespec now;
 
 	host_play(&attachment, hop->stream, hop->from, hop->to, 0);
+	/* Without events that come before, nothing tells that the call has ended. */
+	if (!(attachment.flags & FB_PROFILER_BEFORE_EVENTS) && hop->to < hop->stream->count)
+		ck_assert_ptr_nonnull(clock_thread.stack);
 	host.clock(CLOCK_MONOTONIC_RAW, &now);
 	return NULL;
 }
 
+/* Where the next call begins. */
+static size_t end_of_row(const struct host_stream *stream, size_t from)
+{
+	while (++from < stream->count) {
+		const struct host_event *last = &stream->events[from - 1];
+
+		if ((last->op == HOST_AFTER_FETCH || last->op == HOST_AFTER_OPEN) &&
+		    last->second == 1)
+			break;
+	}
+	return from;
+}
+
 START_TEST(threads_change)
 {
-	struct host_stream *stream = host_stream_make("select", 60);
+	struct host_stream *stream =
+		_i ? host_stream_make_after("select", 60) : host_stream_make("select", 60);
 	struct hop hop = { .stream = stream };
 	struct log_image *image;
 
 	use_our_clock();
-	start("");
+	start(_i ? timed_options[_i - 1] : "");
 	for (hop.from = 0; hop.from < stream->count; hop.from = hop.to) {
 		pthread_t thread;
 
-		/* Up to the end of a row: between two calls. */
-		for (hop.to = hop.from + 1; hop.to < stream->count; hop.to++) {
-			const struct host_event *last = &stream->events[hop.to - 1];
-
-			if ((last->op == HOST_AFTER_FETCH || last->op == HOST_AFTER_OPEN) &&
-			    last->second == 1)
-				break;
-		}
+		hop.to = end_of_row(stream, hop.from);
 		ck_assert_int_eq(pthread_create(&thread, NULL, play_a_part, &hop), 0);
 		pthread_join(thread, NULL);
 	}
 	check_asleep();
 	host_finish(&attachment);
 	image = read_log();
-	check_counts(image_session(image, 1), stream, 1, false);
+	check_counts(image_session(image, 1), stream, 1, _i == 2 || _i == 4);
+	if (_i)
+		check_groups(image_session(image, 1));
+	image_free(image);
+	host_stream_free(stream);
+}
+END_TEST
+
+/*
+ * Two threads execute an attachment by turns, and the one's clock is behind the other's: what one of them
+ * did is no part of what the other did after it.
+ */
+static pthread_barrier_t turn;
+
+struct turns {
+	const struct host_stream *stream;
+	bool mine;
+	bool lags;
+};
+
+static void *play_every_other(void *data)
+{
+	struct turns *turns = data;
+	const struct host_stream *stream = turns->stream;
+
+	for (size_t from = 0, to; from < stream->count; from = to) {
+		to = end_of_row(stream, from);
+		/* As if it had left out much in what it executed before. */
+		if (turns->lags && clock_thread.stack)
+			clock_exclude(10000000);
+		if (turns->mine)
+			host_play(&attachment, stream, from, to, 0);
+		turns->mine = !turns->mine;
+		pthread_barrier_wait(&turn);
+	}
+	return NULL;
+}
+
+/* The self times of a plan's record sources add up to the total times of its root. */
+START_TEST(two_threads_in_turn)
+{
+	struct host_stream *stream = host_stream_make_after("select", 300);
+	struct image_session *session;
+	struct log_image *image;
+	struct turns turns[] = { { stream, true, false }, { stream, false, true } };
+	uint64_t roots = 0, all;
+	pthread_t other;
+
+	use_our_clock();
+	start(timed_options[_i]);
+	pthread_barrier_init(&turn, NULL, 2);
+	ck_assert_int_eq(pthread_create(&other, NULL, play_every_other, &turns[0]), 0);
+	play_every_other(&turns[1]);
+	pthread_join(other, NULL);
+	host_finish(&attachment);
+	image = read_log();
+	session = image_session(image, 1);
+	all = check_groups(session);
+	for (size_t i = 0; i < session->executions_count; i++) {
+		const struct image_execution *execution = &session->executions[i];
+
+		for (size_t c = 0; c < execution->is.cell_count; c++) {
+			uint32_t cell = execution->cells[c].cell;
+
+			for (size_t s = 0; s < session->sources_count; s++) {
+				if (session->sources[s].parent_id == 0 &&
+				    (cell == session->sources[s].cell + LOG_GROUP_TOTAL ||
+				     cell == session->sources[s].cell + LOG_GROUP_CELLS +
+						     LOG_GROUP_TOTAL))
+					roots += execution->cells[c].value;
+			}
+		}
+	}
+	ck_assert_uint_eq(all, roots);
 	image_free(image);
 	host_stream_free(stream);
 }
@@ -1333,6 +1610,11 @@ START_TEST(bad_options)
 	setenv("FBPROF_OPTIONS", "MODE=QUANTUM", 1);
 	ck_assert(!host_start(&attachment, NULL, ""));
 	ck_assert_ptr_nonnull(strstr(attachment.error, "FBPROF_OPTIONS"));
+	unsetenv("FBPROF_OPTIONS");
+	setenv("FBPROF_SAMPLER_SHARE", "101", 1);
+	ck_assert(!host_start(&attachment, NULL, ""));
+	ck_assert_ptr_nonnull(strstr(attachment.error, "FBPROF_SAMPLER_SHARE=101"));
+	unsetenv("FBPROF_SAMPLER_SHARE");
 	ck_assert_uint_eq(scratch_logs(NULL), 0);
 	check_threads(threads_before);
 	setenv("FBPROF_OPTIONS", "SAMPLING_INTERVAL=600,DETAILED_REQUESTS", 1);
@@ -1350,12 +1632,14 @@ END_TEST
 
 START_TEST(errno_is_kept)
 {
-	const struct host_stream_kind *kind = &host_stream_kinds[_i / 2];
+	static const char *const options[] = { "", "DETAILED_REQUESTS", "MODE=COARSE",
+					       "MODE=MEASURED" };
+	const struct host_stream_kind *kind = &host_stream_kinds[_i / 4];
 	struct host_stream *stream =
 		host_stream_make(kind->name, kind->size > 1000 ? 1000 : kind->size);
 
 	use_our_clock();
-	start(_i & 1 ? "DETAILED_REQUESTS" : "");
+	start(options[_i % 4]);
 	for (unsigned round = 0; round < 2; round++) {
 		host_play_checking_errno(&attachment, stream, 0, SIZE_MAX, round);
 		ck_assert_msg(attachment.errno_changed_by == -1, "event %lld has changed errno",
@@ -1464,6 +1748,8 @@ int main(void)
 
 	tcase = add_case(suite, "counters");
 	tcase_add_loop_test(tcase, counters, 0, 4 * kinds);
+	tcase_add_loop_test(tcase, counters_with_times, 0, 2 * TIMED_OPTIONS * kinds);
+	tcase_add_loop_test(tcase, times_add_up, 0, TIMED_OPTIONS);
 	tcase_add_test(tcase, blocks_of_requests_are_recycled);
 	tcase_add_test(tcase, request_too_large_for_a_record);
 	tcase_add_test(tcase, unsampled_time);
@@ -1476,8 +1762,9 @@ int main(void)
 	tcase = add_case(suite, "positions");
 	tcase_add_loop_test(tcase, position, 0, 2 * POSITIONS);
 	tcase_add_loop_test(tcase, position_after_deep_recursion, 0, 2);
-	tcase_add_loop_test(tcase, idle_when_finished, 0, 2 * IDLE_STREAMS);
+	tcase_add_loop_test(tcase, idle_when_finished, 0, 6 * IDLE_STREAMS);
 	tcase_add_loop_test(tcase, idle_between_fetches, 0, 2);
+	tcase_add_loop_test(tcase, idle_without_before, 0, 4);
 	tcase_add_loop_test(tcase, idle_between_lines, 0, 4);
 	tcase_add_test(tcase, callers_in_a_circle);
 	tcase_add_test(tcase, totals_agree);
@@ -1489,7 +1776,8 @@ int main(void)
 	tcase_add_test(tcase, nothing_is_left);
 	tcase_add_loop_test(tcase, log_was_removed, 0, 3);
 	tcase_add_loop_test(tcase, many_sessions, 0, 2);
-	tcase_add_test(tcase, threads_change);
+	tcase_add_loop_test(tcase, threads_change, 0, 1 + TIMED_OPTIONS);
+	tcase_add_loop_test(tcase, two_threads_in_turn, 0, TIMED_OPTIONS);
 
 	tcase = add_case(suite, "fork");
 	/* AddressSanitizer's allocator may be locked by a thread that the child doesn't have. */
@@ -1503,7 +1791,7 @@ int main(void)
 	tcase_add_test(tcase, bad_directories);
 	tcase_add_test(tcase, directory_is_made);
 	tcase_add_test(tcase, bad_options);
-	tcase_add_loop_test(tcase, errno_is_kept, 0, 2 * kinds);
+	tcase_add_loop_test(tcase, errno_is_kept, 0, 4 * kinds);
 
 	tcase = add_case(suite, "stream text");
 	tcase_add_loop_test(tcase, stream_text, 0, kinds);

@@ -65,7 +65,7 @@ static bool put_line(struct log_stream *stream, uint32_t number)
 	place = varint_put(place, 1);
 	place = varint_put(place, number);
 	place = varint_put(place, number % 7);
-	log_record_end(stream, varint_put(place, number + 2));
+	log_record_end(stream, varint_put(place, number + 8));
 	return true;
 }
 
@@ -75,7 +75,7 @@ static void check_lines(const struct image_session *session, uint32_t first, uin
 	for (uint32_t i = 0; i < number; i++) {
 		ck_assert_uint_eq(session->lines[i].line, first + i);
 		ck_assert_uint_eq(session->lines[i].column, (first + i) % 7);
-		ck_assert_uint_eq(session->lines[i].cell, first + i + 2);
+		ck_assert_uint_eq(session->lines[i].cell, first + i + 8);
 	}
 }
 
@@ -624,7 +624,7 @@ START_TEST(killed)
 		session = image_session(image, 1);
 		ck_assert_uint_ge(session->lines_count, acknowledged * 16);
 		for (uint32_t i = 0; i < session->lines_count; i++) {
-			if (session->lines[i].line != i || session->lines[i].cell != i + 2)
+			if (session->lines[i].line != i || session->lines[i].cell != i + 8)
 				ck_abort_msg("line %u is wrong", i);
 		}
 		ck_assert_uint_eq(session->executions_count, 1);

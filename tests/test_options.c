@@ -43,6 +43,8 @@ static void refuse(const char *text, const char *first, const char *second, cons
 	ck_assert_ptr_null(strchr(error, '\n'));
 	ck_assert(strlen(error) < OPTIONS_ERROR_SIZE - 1);
 	ck_assert_uint_eq(options.interval, before.interval);
+	ck_assert_int_eq(options.mode, before.mode);
+	ck_assert_int_eq(options.stock, before.stock);
 	ck_assert_int_eq(options.detailed, before.detailed);
 	ck_assert_int_eq(options.sql_text, before.sql_text);
 	ck_assert_int_eq(options.clock, before.clock);
@@ -51,6 +53,7 @@ static void refuse(const char *text, const char *first, const char *second, cons
 START_TEST(defaults)
 {
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+	ck_assert_int_ne(options.mode, LOG_MODE_MEASURED);
 	ck_assert(!options.detailed);
 	ck_assert_int_eq(options.sql_text, SQL_TEXT_FULL);
 	ck_assert_int_eq(options.clock, TICK_CLOCK_AUTO);
@@ -62,8 +65,10 @@ END_TEST
 
 START_TEST(interval)
 {
-	static const char *const wrong[] = { "0",
-					     "49",
+	static const char *const wrong[] = { "49",
+					     "1",
+					     "-0",
+					     "0us",
 					     "1000001",
 					     "-100",
 					     "+100",
@@ -86,7 +91,7 @@ START_TEST(interval)
 	ck_assert_uint_eq(options.interval, 100000);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		snprintf(text, sizeof(text), "SAMPLING_INTERVAL=%s", wrong[i]);
-		refuse(text, "SAMPLING_INTERVAL=", "50", "1000000");
+		refuse(text, "SAMPLING_INTERVAL=", "from 50 to 1000000", "0 for MODE=MEASURED");
 	}
 	refuse("SAMPLING_INTERVAL", "SAMPLING_INTERVAL without a value", "50", NULL);
 	refuse("SAMPLING_INTERVAL=49", "SAMPLING_INTERVAL=49", NULL, NULL);
@@ -104,10 +109,104 @@ END_TEST
 
 START_TEST(mode)
 {
+	static const char all[] = "SAMPLED, COARSE, MEASURED or CLOCK";
+
+	accept("MODE=COARSE");
+	ck_assert_int_eq(options.mode, LOG_MODE_COARSE);
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
 	accept("MODE=SAMPLED");
-	refuse("MODE=FAST", "MODE=FAST", "SAMPLED", NULL);
-	refuse("MODE", "MODE without a value", "SAMPLED", NULL);
-	refuse("MODE=", "MODE=", "SAMPLED", NULL);
+	ck_assert_int_eq(options.mode, LOG_MODE_SAMPLED);
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+	accept("MODE=MEASURED");
+	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
+	ck_assert_uint_eq(options.interval, 0);
+	refuse("MODE=FAST", "MODE=FAST", all, NULL);
+	refuse("MODE", "MODE without a value", all, NULL);
+	refuse("MODE=", "MODE=", all, NULL);
+	refuse("MODE=0", "MODE=0", all, NULL);
+	refuse("MODE=COARSER", "MODE=COARSER", all, NULL);
+}
+END_TEST
+
+/*
+ * SAMPLING_INTERVAL=0 is MODE=MEASURED.  Where the two contradict one another, the last one given says
+ * which mode it is; an interval that was given stays, if there is one in that mode.
+ */
+START_TEST(mode_and_interval)
+{
+	static const struct {
+		const char *text;
+		enum log_mode mode;
+		uint64_t interval;
+	} right[] = {
+		{ "SAMPLING_INTERVAL=0", LOG_MODE_MEASURED, 0 },
+		{ "SAMPLING_INTERVAL=000", LOG_MODE_MEASURED, 0 },
+		{ "MODE=MEASURED,SAMPLING_INTERVAL=0", LOG_MODE_MEASURED, 0 },
+		{ "SAMPLING_INTERVAL=200,MODE=MEASURED", LOG_MODE_MEASURED, 0 },
+		{ "MODE=COARSE,SAMPLING_INTERVAL=0", LOG_MODE_MEASURED, 0 },
+		{ "MODE=SAMPLED,SAMPLING_INTERVAL=0", LOG_MODE_MEASURED, 0 },
+		{ "SAMPLING_INTERVAL=0,MODE=COARSE", LOG_MODE_COARSE, SAMPLER_INTERVAL_DEFAULT },
+		{ "SAMPLING_INTERVAL=0,MODE=SAMPLED", LOG_MODE_SAMPLED, SAMPLER_INTERVAL_DEFAULT },
+		{ "MODE=COARSE,SAMPLING_INTERVAL=300", LOG_MODE_COARSE, 300000 },
+		{ "SAMPLING_INTERVAL=300,MODE=COARSE", LOG_MODE_COARSE, 300000 },
+		{ "SAMPLING_INTERVAL=300,MODE=SAMPLED", LOG_MODE_SAMPLED, 300000 },
+		{ "MODE=COARSE,MODE=SAMPLED", LOG_MODE_SAMPLED, SAMPLER_INTERVAL_DEFAULT },
+		{ "MODE=SAMPLED,MODE=MEASURED,MODE=COARSE", LOG_MODE_COARSE,
+		  SAMPLER_INTERVAL_DEFAULT },
+		{ "mode = coarse, sampling_interval = 50", LOG_MODE_COARSE, 50000 },
+		{ "Mode=Measured", LOG_MODE_MEASURED, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++) {
+		options_init(&options);
+		accept(right[i].text);
+		ck_assert_msg(options.mode == right[i].mode &&
+				      options.interval == right[i].interval,
+			      "\"%s\": mode %d, %llu ns", right[i].text, (int)options.mode,
+			      (unsigned long long)options.interval);
+	}
+}
+END_TEST
+
+/* A number above 0 after MEASURED means that sampling is wanted, by the mode that is the default. */
+START_TEST(interval_after_measured)
+{
+	struct options usual;
+
+	options_init(&usual);
+	accept("MODE=MEASURED,SAMPLING_INTERVAL=300");
+	ck_assert_int_eq(options.mode, usual.mode);
+	ck_assert_uint_eq(options.interval, 300000);
+	/* So PLUGIN_OPTIONS of a session can overrule those of the server. */
+	options_init(&options);
+	ck_assert(options_parse(&options, "FBPROF_OPTIONS", "MODE=MEASURED", error));
+	accept("DETAILED_REQUESTS");
+	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
+	accept("MODE=COARSE");
+	ck_assert_int_eq(options.mode, LOG_MODE_COARSE);
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+	accept("SAMPLING_INTERVAL=0");
+	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
+	refuse("MODE=COARSE,NONSENSE", "NONSENSE", NULL, NULL);
+}
+END_TEST
+
+START_TEST(the_stock_profiler)
+{
+	accept("MODE=CLOCK");
+	ck_assert(options.stock);
+	accept("SAMPLING_INTERVAL=500, DETAILED_REQUESTS");
+	ck_assert(options.stock && options.detailed);
+	ck_assert_uint_eq(options.interval, 500000);
+	accept("MODE=SAMPLED");
+	ck_assert(!options.stock);
+	accept("mode=clock, SAMPLING_INTERVAL=0");
+	ck_assert(!options.stock);
+	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
+	accept("MODE=Clock");
+	ck_assert(options.stock);
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+	refuse("MODE=CLOCKS", "MODE=CLOCKS", "CLOCK", NULL);
 }
 END_TEST
 
@@ -273,6 +372,9 @@ int main(void)
 	tcase_add_test(tcase, interval);
 	tcase_add_test(tcase, detailed_requests);
 	tcase_add_test(tcase, mode);
+	tcase_add_test(tcase, mode_and_interval);
+	tcase_add_test(tcase, interval_after_measured);
+	tcase_add_test(tcase, the_stock_profiler);
 	tcase_add_test(tcase, sql_text);
 	tcase_add_test(tcase, clock_to_measure_with);
 	tcase_add_test(tcase, case_does_not_matter);

@@ -114,31 +114,69 @@ static void print_session(const struct model_session *session, struct sink *sink
 	g_free(who);
 }
 
-static void print_sums(const struct model *model, const struct report_rows *rows, struct sink *sink)
+static void print_samples(const struct model *model, const struct report_rows *rows,
+			  struct sink *sink)
 {
-	char *self_time = text_lone_time(rows->self_time);
-	char *unsampled_time = text_lone_time(rows->unsampled_time);
-	uint64_t torn = 0, lost_requests = 0;
+	char *time = text_lone_time(rows->sampled_time);
+	uint64_t torn = 0;
 
 	for (guint i = 0; i < model->sessions->len; i++) {
 		const struct model_session *session = model->sessions->pdata[i];
 
 		torn += session->totals.torn_samples;
-		lost_requests += session->totals.lost_requests;
 	}
-	sink_print(sink, "%-9s %s in %" PRIu64 " samples", "Sampled", self_time, rows->samples);
+	sink_print(sink, "%-9s %s in %" PRIu64 " samples", "Sampled", time, rows->samples);
 	if (torn)
 		sink_print(sink, ", %" PRIu64 " more were torn", torn);
 	sink_put(sink, "\n");
-	if (rows->unsampled_time)
-		sink_print(sink, "%-9s %s in requests that raised no event: in total times only\n",
-			   "Unsampled", unsampled_time);
-	if (lost_requests)
+	g_free(time);
+}
+
+/* A line that begins with a time, unless there is none. */
+static void print_sum(struct sink *sink, const char *name, uint64_t time, const char *text)
+{
+	char *number = text_lone_time(time);
+
+	if (time)
+		sink_print(sink, "%-9s %s %s\n", name, number, text);
+	g_free(number);
+}
+
+static bool has_mode(const struct model *model, enum log_mode mode)
+{
+	for (guint i = 0; i < model->sessions->len; i++) {
+		const struct model_session *session = model->sessions->pdata[i];
+
+		if (session->mode == mode)
+			return true;
+	}
+	return false;
+}
+
+static void print_cost(const struct model *model, struct sink *sink)
+{
+	char *cost = log_info_cost((struct model_session *const *)(void *)model->sessions->pdata,
+				   model->sessions->len);
+
+	if (cost)
 		sink_print(sink,
-			   "%-9s %" PRIu64 " requests were not told apart, for want of memory\n",
-			   "Warning", lost_requests);
-	g_free(unsampled_time);
-	g_free(self_time);
+			   "%-9s profiling itself took about %s, which is not in these times\n",
+			   "Cost", cost);
+	g_free(cost);
+}
+
+static void print_sums(const struct model *model, const struct report_rows *rows, struct sink *sink)
+{
+	if (has_mode(model, LOG_MODE_SAMPLED) || !model->sessions->len)
+		print_samples(model, rows, sink);
+	print_sum(sink, "Coarse", rows->coarse_time,
+		  "of lines and record sources, by a clock that moves at the sampling interval");
+	print_sum(sink, "Measured", rows->measured_time, "of lines and record sources, each timed");
+	print_sum(sink, "Unsampled", rows->unsampled_time,
+		  "in requests that raised no event: in total times only");
+	print_sum(sink, "Outside", rows->outside_time,
+		  "in statements, outside of lines and record sources: in total times only");
+	print_cost(model, sink);
 }
 
 static void print_header(const struct model *model, const struct report_rows *rows,
@@ -199,18 +237,43 @@ static const char *bar_color(double share)
 	return share >= 0.2 ? "31" : share >= 0.05 ? "33" : "32";
 }
 
-static const struct table_column columns[] = {
-	{ "", FALSE }, /* the bar; on a terminal only */
-	{ "%", TRUE },	   { "self", TRUE }, { "total", TRUE },	 { "samples", TRUE },
-	{ "count", TRUE }, { "line", TRUE }, { "where", FALSE },
+enum report_column {
+	COLUMN_BAR, /* on a terminal only */
+	COLUMN_SHARE,
+	COLUMN_SELF,
+	COLUMN_WAIT, /* only if a session knows CPU time */
+	COLUMN_TOTAL,
+	COLUMN_SAMPLES, /* only if a session was sampled */
+	COLUMN_COUNT,
+	COLUMN_LINE,
+	COLUMN_WHERE,
+	COLUMNS
+};
+
+static const struct table_column all_columns[COLUMNS] = {
+	[COLUMN_BAR] = { "", FALSE },	     [COLUMN_SHARE] = { "%", TRUE },
+	[COLUMN_SELF] = { "self", TRUE },    [COLUMN_WAIT] = { "wait", TRUE },
+	[COLUMN_TOTAL] = { "total", TRUE },  [COLUMN_SAMPLES] = { "samples", TRUE },
+	[COLUMN_COUNT] = { "count", TRUE },  [COLUMN_LINE] = { "line", TRUE },
+	[COLUMN_WHERE] = { "where", FALSE },
 };
 
 struct report_table {
 	struct table *table;
 	struct screen screen;
+	bool shown[COLUMNS];
 	uint64_t all_self_time;
 	struct text_unit self_unit, total_unit;
 };
+
+/* Adds the next cell of a row, unless its column isn't shown.  Takes `text`; NULL is empty. */
+static void add_cell(struct report_table *to, enum report_column column, char *text)
+{
+	if (to->shown[column])
+		table_add(to->table, text ? text : g_strdup(""), NULL);
+	else
+		g_free(text);
+}
 
 static void add_share(struct report_table *to, uint64_t self_time)
 {
@@ -220,8 +283,16 @@ static void add_share(struct report_table *to, uint64_t self_time)
 	if (to->screen.terminal)
 		table_add(to->table, make_bar(share), to->screen.colors ? bar_color(share) : NULL);
 	g_ascii_formatd(digits, sizeof(digits), "%.2f", 100 * share);
-	table_add(to->table, g_strdup(digits), NULL);
-	table_add(to->table, text_time(self_time, to->self_unit), NULL);
+	add_cell(to, COLUMN_SHARE, g_strdup(digits));
+	add_cell(to, COLUMN_SELF, text_time(self_time, to->self_unit));
+}
+
+static void add_wait(struct report_table *to, const struct report_row *row)
+{
+	uint64_t wait;
+
+	add_cell(to, COLUMN_WAIT,
+		 report_row_wait(row, &wait) ? text_time(wait, to->self_unit) : NULL);
 }
 
 static void add_row(struct report_table *to, const struct report_row *row)
@@ -229,54 +300,74 @@ static void add_row(struct report_table *to, const struct report_row *row)
 	GString *where = g_string_new(row->where);
 
 	add_share(to, row->time.self_time);
-	table_add(to->table, text_time(row->time.total_time, to->total_unit), NULL);
-	table_add(to->table, g_strdup_printf("%" PRIu64, row->time.samples), NULL);
-	table_add(to->table, g_strdup_printf("%" PRIu64, row->count), NULL);
-	table_add(to->table,
-		  row->line ? g_strdup_printf("%" PRIu32 ":%" PRIu32, row->line, row->column) :
-			      g_strdup(""),
-		  NULL);
+	add_wait(to, row);
+	add_cell(to, COLUMN_TOTAL, text_time(row->time.total_time, to->total_unit));
+	add_cell(to, COLUMN_SAMPLES, g_strdup_printf("%" PRIu64, row->time.samples));
+	add_cell(to, COLUMN_COUNT, g_strdup_printf("%" PRIu64, row->count));
+	add_cell(to, COLUMN_LINE,
+		 row->line ? g_strdup_printf("%" PRIu32 ":%" PRIu32, row->line, row->column) :
+			     NULL);
 	if (!to->screen.width)
 		text_truncate(where, DEFAULT_WHERE_WIDTH);
-	table_add(to->table, g_string_free(where, FALSE), NULL);
+	add_cell(to, COLUMN_WHERE, g_string_free(where, FALSE));
 }
 
 /* The sum of the rows that are not shown. */
-static struct model_time sum_rest(const GPtrArray *rows, guint shown)
+static struct report_row sum_rest(const GPtrArray *rows, guint shown)
 {
-	struct model_time rest = { 0 };
+	struct report_row rest = { 0 };
 
 	for (guint i = shown; i < rows->len; i++) {
 		const struct report_row *row = rows->pdata[i];
 
-		rest.self_time += row->time.self_time;
-		rest.samples += row->time.samples;
+		model_time_add(&rest.time, &row->time);
+		rest.blind_time += row->blind_time;
 	}
 	return rest;
 }
 
-static void add_rest(struct report_table *to, const struct model_time *rest, guint count)
+static void add_rest(struct report_table *to, const struct report_row *rest, guint count)
 {
-	add_share(to, rest->self_time);
-	table_add(to->table, g_strdup(""), NULL);
-	table_add(to->table, g_strdup_printf("%" PRIu64, rest->samples), NULL);
-	table_add(to->table, g_strdup(""), NULL);
-	table_add(to->table, g_strdup(""), NULL);
-	table_add(to->table, g_strdup_printf("%u more: --limit 0 shows all", count), NULL);
+	add_share(to, rest->time.self_time);
+	add_wait(to, rest);
+	add_cell(to, COLUMN_TOTAL, NULL);
+	add_cell(to, COLUMN_SAMPLES, g_strdup_printf("%" PRIu64, rest->time.samples));
+	add_cell(to, COLUMN_COUNT, NULL);
+	add_cell(to, COLUMN_LINE, NULL);
+	add_cell(to, COLUMN_WHERE, g_strdup_printf("%u more: --limit 0 shows all", count));
 }
 
-static void print_table(const struct report_rows *rows, enum report_sort sort, guint limit,
-			struct sink *sink)
+/* Puts the columns that are shown into `columns`; returns how many. */
+static unsigned choose_columns(struct report_table *to, const struct report_rows *rows,
+			       bool with_samples, struct table_column columns[COLUMNS])
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < COLUMNS; i++)
+		to->shown[i] = true;
+	to->shown[COLUMN_BAR] = to->screen.terminal;
+	to->shown[COLUMN_WAIT] = rows->has_cpu_time;
+	to->shown[COLUMN_SAMPLES] = with_samples;
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		if (to->shown[i])
+			columns[count++] = all_columns[i];
+	}
+	return count;
+}
+
+static void print_table(const struct report_rows *rows, bool with_samples, enum report_sort sort,
+			guint limit, struct sink *sink)
 {
 	struct report_table to = { .screen = find_screen(), .all_self_time = rows->self_time };
-	unsigned hidden = to.screen.terminal ? 0 : 1;
 	guint shown = limit ? MIN(limit, rows->rows->len) : rows->rows->len;
-	struct model_time rest;
+	struct table_column columns[COLUMNS];
+	unsigned column_count = choose_columns(&to, rows, with_samples, columns);
+	struct report_row rest;
 	uint64_t largest_self, largest_total = 0;
 
 	g_ptr_array_sort_with_data(rows->rows, compare_rows, &sort);
 	rest = sum_rest(rows->rows, shown);
-	largest_self = rest.self_time;
+	largest_self = rest.time.self_time;
 	for (guint i = 0; i < shown; i++) {
 		const struct report_row *row = rows->rows->pdata[i];
 
@@ -285,7 +376,7 @@ static void print_table(const struct report_rows *rows, enum report_sort sort, g
 	}
 	to.self_unit = text_unit_for(largest_self);
 	to.total_unit = text_unit_for(largest_total);
-	to.table = table_new(columns + hidden, G_N_ELEMENTS(columns) - hidden);
+	to.table = table_new(columns, column_count);
 	for (guint i = 0; i < shown; i++)
 		add_row(&to, rows->rows->pdata[i]);
 	if (shown < rows->rows->len)
@@ -332,7 +423,8 @@ static enum command_status report(struct model *model, const struct report_optio
 	sink_open(&sink, STDOUT_FILENO);
 	print_header(model, &rows, &sink);
 	if (rows.rows->len)
-		print_table(&rows, sort, (guint)options->limit, &sink);
+		print_table(&rows, has_mode(model, LOG_MODE_SAMPLED), sort, (guint)options->limit,
+			    &sink);
 	else
 		sink_put(&sink, "Nothing was executed in these sessions.\n");
 	report_rows_clear(&rows);
@@ -418,8 +510,8 @@ const struct command command_report = {
 	.name = "report",
 	.arguments = "LOG...",
 	.summary = "Show where the time went",
-	.help = "Self time is what was sampled there and in nothing further inside; it adds up to 100%.\n"
-		"Total time includes what was called, recursive calls once.  Count is executions of a\n"
-		"line, fetches from a record source, finished requests of a statement.",
+	.help = "Self time is what was spent there and in nothing further inside; it adds up to 100%.\n"
+		"Of it the thread waited for `wait`.  Total time includes what was called.  Count is\n"
+		"executions of a line, fetches from a record source, finished requests of a statement.",
 	.run = run,
 };

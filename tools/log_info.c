@@ -81,6 +81,60 @@ char *log_info_mode(const struct model_session *session)
 	return mode;
 }
 
+/* In ns, with one decimal, as it comes in ps. */
+static void append_event_cost(GString *text, uint64_t least, uint64_t most, const char *event)
+{
+	char digits[2][32];
+
+	g_ascii_formatd(digits[0], sizeof(digits[0]), "%.1f", (double)least / 1000);
+	g_ascii_formatd(digits[1], sizeof(digits[1]), "%.1f", (double)most / 1000);
+	g_string_append_printf(text, "%s%s%s%s ns %s", text->len ? ", " : "", digits[0],
+			       least == most ? "" : " to ", least == most ? "" : digits[1], event);
+}
+
+static char *event_costs(struct model_session *const *sessions, unsigned count)
+{
+	static const char *const events[LOG_EVENTS] = {
+		[LOG_EVENT_LINE] = "a line",
+		[LOG_EVENT_OPEN] = "an open",
+		[LOG_EVENT_FETCH] = "a fetch",
+		[LOG_EVENT_REQUEST] = "a request",
+		[LOG_EVENT_ROW] = "a fetch from the top of a plan",
+	};
+	GString *text = g_string_new(NULL);
+
+	for (unsigned event = 0; event < LOG_EVENTS; event++) {
+		uint64_t least = UINT64_MAX, most = 0;
+
+		for (unsigned i = 0; i < count; i++) {
+			uint64_t cost = sessions[i]->totals.event_cost[event];
+
+			least = cost ? MIN(least, cost) : least;
+			most = MAX(most, cost);
+		}
+		if (most)
+			append_event_cost(text, least, most, events[event]);
+	}
+	return g_string_free(text, FALSE);
+}
+
+char *log_info_cost(struct model_session *const *sessions, unsigned count)
+{
+	char *time, *events, *text;
+	uint64_t cost = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		cost += sessions[i]->totals.cost;
+	if (!cost)
+		return NULL;
+	time = text_lone_time(cost);
+	events = event_costs(sessions, count);
+	text = g_strdup_printf(*events ? "%s (%s)" : "%s", time, events);
+	g_free(events);
+	g_free(time);
+	return text;
+}
+
 static void print_log(const struct model_log *log, struct sink *sink)
 {
 	const struct log_usage *usage = &log->usage;
@@ -119,18 +173,33 @@ static void print_sampling(const struct model_session *session, struct sink *sin
 	char *torn = text_lone_time(totals->torn_time);
 
 	print_taken(sink, "  samples",
-		    g_strdup_printf(
-			    "%" PRIu64 " of %s, %" PRIu64 " torn of %s, %" PRIu64 " wake-ups",
-			    totals->samples, sampled, totals->torn_samples, torn, totals->wakeups));
-	if (totals->lost_requests)
-		print_taken(sink, "  missing",
-			    g_strdup_printf("%" PRIu64 " requests have no rows of their own",
-					    totals->lost_requests));
+		    g_strdup_printf("%" PRIu64 " of %s, %" PRIu64 " torn of %s", totals->samples,
+				    sampled, totals->torn_samples, torn));
 	g_free(torn);
 	g_free(sampled);
 }
 
-static void print_session(const struct model_session *session, struct sink *sink)
+/* How often the sampler looked: the time that it was busy by the times that it woke up meanwhile. */
+static void print_interval(const struct model_session *session, struct sink *sink)
+{
+	const struct log_session_totals *totals = &session->totals;
+	char *asked, *reached, *busy;
+
+	if (!session->sampling_interval || !totals->wakeups || !totals->sampled_time)
+		return;
+	asked = text_lone_time(session->sampling_interval);
+	reached = text_lone_time(totals->sampled_time / totals->wakeups);
+	busy = text_lone_time(totals->sampled_time);
+	print_taken(sink, "  interval",
+		    g_strdup_printf("%s asked for, %s reached: %s in %" PRIu64 " wake-ups, %" PRIu64
+				    " of them late to spare the CPU",
+				    asked, reached, busy, totals->wakeups, totals->stretched));
+	g_free(busy);
+	g_free(reached);
+	g_free(asked);
+}
+
+static void print_session(struct model_session *session, struct sink *sink)
 {
 	sink_put(sink, "\n");
 	print_taken(sink, "session", log_info_session(session));
@@ -141,7 +210,10 @@ static void print_session(const struct model_session *session, struct sink *sink
 		print_taken(sink, "  ended", text_moment(session->end_time));
 	print_taken(sink, "  mode", log_info_mode(session));
 	print_field(sink, "  options", session->options);
-	print_sampling(session, sink);
+	if (session->mode == LOG_MODE_SAMPLED)
+		print_sampling(session, sink);
+	print_interval(session, sink);
+	print_taken(sink, "  cost", log_info_cost(&session, 1));
 	print_taken(sink, "  holds",
 		    g_strdup_printf("%u statements, %u cursors, %u record sources, %" PRIu32
 				    " requests, %" PRIu32 " call tree nodes",
@@ -159,7 +231,7 @@ void log_info_print(const struct model *model, struct sink *sink)
 			sink_put(sink, "\n\n");
 		print_log(log, sink);
 		for (guint j = 0; j < model->sessions->len; j++) {
-			const struct model_session *session = model->sessions->pdata[j];
+			struct model_session *session = model->sessions->pdata[j];
 
 			if (session->log == log)
 				print_session(session, sink);

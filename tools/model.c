@@ -169,6 +169,8 @@ const char *model_loss_text(unsigned loss)
 {
 	static const char *const texts[MODEL_LOSSES] = {
 		[MODEL_LOSS_SESSIONS] = "sessions whose start is missing: they were left out",
+		[MODEL_LOSS_MODES] =
+			"sessions of an unknown mode left out: a newer fbprof may read them",
 		[MODEL_LOSS_COUNTS] = "counters of something undefined: they were left out",
 		[MODEL_LOSS_NODES] =
 			"call tree nodes of something undefined: their times are missing",
@@ -196,7 +198,26 @@ const char *model_session_end_name(enum model_session_end end)
 
 const char *model_session_mode(const struct model_session *session)
 {
-	return session->sampling_interval ? "sampled" : "measured";
+	static const char *const names[] = {
+		[LOG_MODE_SAMPLED] = "sampled",
+		[LOG_MODE_COARSE] = "coarse",
+		[LOG_MODE_MEASURED] = "measured",
+	};
+
+	return names[session->mode];
+}
+
+/* ---- Times ---- */
+
+void model_time_add(struct model_time *to, const struct model_time *from)
+{
+	to->self_time += from->self_time;
+	to->total_time += from->total_time;
+	to->samples += from->samples;
+	to->self_cost += from->self_cost;
+	to->total_cost += from->total_cost;
+	to->self_cpu_time += from->self_cpu_time;
+	to->total_cpu_time += from->total_cpu_time;
 }
 
 /* ---- Requests ---- */
@@ -233,6 +254,15 @@ uint64_t model_request_total_time(const struct model_request *request)
 	const struct model_count *unsampled = model_request_count(request, LOG_CELL_UNSAMPLED);
 
 	return model_count_time(request, counts)->total_time + (unsampled ? unsampled->value : 0);
+}
+
+uint64_t model_request_wait_time(const struct model_request *request)
+{
+	const struct model_time *time = model_count_time(request, model_request_counts(request));
+	bool sampled = request->statement->session->mode == LOG_MODE_SAMPLED;
+
+	return model_wait(time->total_time - (sampled ? 0 : time->self_time), time->total_cost,
+			  time->total_cpu_time);
 }
 
 /* ---- Sessions ---- */
@@ -336,8 +366,13 @@ static void sum_enter(uint32_t node, void *data)
 	to = &sums->times[group];
 	to->self_time += from->self_time;
 	to->samples += from->samples;
-	if (sums->open[group]++ == 0)
+	to->self_cost += from->self_cost;
+	to->self_cpu_time += from->self_cpu_time;
+	if (sums->open[group]++ == 0) {
 		to->total_time += from->total_time;
+		to->total_cost += from->total_cost;
+		to->total_cpu_time += from->total_cpu_time;
+	}
 }
 
 static void sum_leave(uint32_t node, void *data)

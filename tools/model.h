@@ -18,6 +18,7 @@
 /* Goes on where enum log_loss ends. */
 enum model_loss {
 	MODEL_LOSS_SESSIONS = LOG_LOSSES, /* sessions whose start is missing */
+	MODEL_LOSS_MODES,		  /* sessions of an unknown mode */
 	MODEL_LOSS_COUNTS,		  /* counters of something undefined */
 	MODEL_LOSS_NODES,		  /* call tree nodes of something undefined */
 	MODEL_LOSS_CALLERS,		  /* call tree nodes whose parent is missing */
@@ -46,11 +47,33 @@ struct model_log {
 	uint64_t lost[MODEL_LOSSES];
 };
 
+/*
+ * Times are in ns and without cost, which is what profiling itself took; CPU time is what the thread
+ * ran of time and cost together.  Where a log doesn't know something it is 0.
+ */
 struct model_time {
-	uint64_t self_time;  /* ns sampled here and in nothing further inside */
-	uint64_t total_time; /* with all that is inside; of recursive calls only the outermost */
-	uint64_t samples;    /* of the self time */
+	uint64_t self_time; /* here and in nothing further inside that is counted */
+	uint64_t
+		total_time; /* with all inside; of recursive calls the outermost if sampled, else all */
+	uint64_t samples;			/* of the self time; sampled only */
+	uint64_t self_cost, total_cost;		/* not if measured */
+	uint64_t self_cpu_time, total_cpu_time; /* likewise */
+	uint64_t min_time, max_time;		/* of one count, if there is any; measured only */
 };
+
+/* The sums; minimum and maximum stay as they are. */
+void model_time_add(struct model_time *to, const struct model_time *from);
+
+/*
+ * What the thread waited of a time.  CPU time is sampled more seldom than the time and may exceed it;
+ * and cost is all CPU time.
+ */
+static inline uint64_t model_wait(uint64_t time, uint64_t cost, uint64_t cpu_time)
+{
+	uint64_t waited = time + cost > cpu_time ? time + cost - cpu_time : 0;
+
+	return MIN(waited, time);
+}
 
 struct model_session;
 
@@ -67,7 +90,7 @@ enum model_session_end {
 /* "finished" and so on. */
 const char *model_session_end_name(enum model_session_end end);
 
-/* "sampled" or "measured". */
+/* "sampled", "coarse" or "measured". */
 const char *model_session_mode(const struct model_session *session);
 
 struct model_session {
@@ -77,6 +100,8 @@ struct model_session {
 	int64_t start_time; /* ns since 1970 UTC, as are all moments here */
 	int64_t end_time;   /* only if the log has it: MODEL_FINISHED and the next ones */
 	enum model_session_end end;
+	enum log_mode mode; /* but for sampled there is no call tree */
+	bool has_cpu_time;
 	bool detailed;
 	bool preloaded;
 	uint64_t sampling_interval; /* ns */
@@ -133,7 +158,7 @@ enum model_cell_kind {
 	MODEL_CELL_FETCH
 };
 
-/* What is counted and sampled. */
+/* What is counted and timed.  Of a group of cells it is the first one, the counter. */
 struct model_cell {
 	struct model_statement *statement;
 	uint32_t number;
@@ -143,8 +168,8 @@ struct model_cell {
 };
 
 /*
- * One cell of one request.  With DETAILED_REQUESTS there are many millions of them, and few were ever
- * sampled, hence numbers instead of pointers and times.
+ * One counter of one request.  With DETAILED_REQUESTS there are many millions of them, and few were
+ * ever sampled, hence numbers instead of pointers and times.
  */
 struct model_count {
 	uint32_t cell; /* see model_find_cell() */
@@ -173,6 +198,7 @@ struct model_node {
 	const struct model_cell *cell;
 	struct model_request *request; /* the row that its time belongs to; NULL: lost */
 	uint64_t self_time, total_time, samples;
+	uint64_t self_cost, total_cost, self_cpu_time, total_cpu_time;
 };
 
 struct model {
@@ -224,8 +250,15 @@ struct model_count *model_request_count(const struct model_request *request, uin
 const struct model_time *model_count_time(const struct model_request *request,
 					  const struct model_count *count);
 
-/* Its own time and that of what it called, sampled, and what could not be sampled. */
+/*
+ * With all that it called, and what could not be sampled.  Not sampled: as the engine told it of
+ * finished executions, but at least its lines' total times, or if it has none, those of its largest
+ * root record source, since others may be sub-queries inside that.
+ */
 uint64_t model_request_total_time(const struct model_request *request);
+
+/* Of the time whose CPU time is known: not sampled, what its lines or its root waited. */
+uint64_t model_request_wait_time(const struct model_request *request);
 
 /* Walks the call tree: `enter` is called before a node's children, `leave` (may be NULL) after. */
 void model_walk(const struct model_session *session, void (*enter)(uint32_t node, void *data),

@@ -4,10 +4,11 @@
  * While the reader calls, each session number of the log gets a `struct loading`, which keeps blocks
  * as they are, since they come before the definitions.  Afterwards each becomes a model_session:
  * executions are sorted and those of one request folded, then the call tree is put together, and at
- * last its times are summed for each count.
+ * last its times are summed for each count.  In modes without a call tree, counts bring their times
+ * along.
  *
  * With DETAILED_REQUESTS a log may hold tens of millions of executions, so that each takes no more
- * than a struct model_request and its counts, and those are kept in flat arrays.
+ * than a struct model_request and its counts, and those are kept in flat arrays, as are times.
  */
 #include "model.h"
 
@@ -39,6 +40,7 @@ struct loading {
 	uint32_t session_number;
 	struct model_session *session;
 	bool started, ended;
+	bool mode_is_unknown;
 	GHashTable *texts;	/* id → struct text */
 	GHashTable *statements; /* index in the log → struct model_statement */
 	GArray *blocks;		/* struct kept_block */
@@ -46,6 +48,7 @@ struct loading {
 	GArray *nodes;		/* struct kept_node */
 	GArray *executions;	/* struct model_request, whose counts are in `counts` */
 	GArray *counts;		/* struct model_count */
+	GArray *times;		/* struct model_time, of counts; the first one is zero */
 	/*
 	 * Low 32 bits of the serials that blocks and nodes speak of → 0, then RECORDED if there is a
 	 * LOG_REC_REQUEST, then the request's index + 1.
@@ -114,6 +117,8 @@ static struct loading *loading_new(struct load *load, uint32_t session_number)
 	loading->nodes = g_array_new(FALSE, FALSE, sizeof(struct kept_node));
 	loading->executions = g_array_new(FALSE, FALSE, sizeof(struct model_request));
 	loading->counts = g_array_sized_new(FALSE, FALSE, sizeof(struct model_count), 64);
+	loading->times = g_array_new(FALSE, TRUE, sizeof(struct model_time));
+	g_array_set_size(loading->times, 1);
 	loading->serials = g_hash_table_new(NULL, NULL);
 	return loading;
 }
@@ -131,6 +136,7 @@ static void loading_free(void *data)
 	g_array_unref(loading->nodes);
 	g_clear_pointer(&loading->executions, g_array_unref);
 	g_clear_pointer(&loading->counts, g_array_unref);
+	g_clear_pointer(&loading->times, g_array_unref);
 	g_free(loading);
 }
 
@@ -170,16 +176,36 @@ static struct model_cell *add_cell(struct model_statement *statement, uint32_t n
 	return cell;
 }
 
+static bool mode_is_known(uint64_t mode)
+{
+	return mode == LOG_MODE_SAMPLED || mode == LOG_MODE_COARSE || mode == LOG_MODE_MEASURED;
+}
+
+/* Not while the start is missing: such a session is left out as a whole. */
+static bool has_groups(const struct model_session *session)
+{
+	return session->mode == LOG_MODE_COARSE || session->mode == LOG_MODE_MEASURED;
+}
+
+/* How many cells a line has, and each of the two halves of a record source. */
+static uint32_t group_cells(const struct model_session *session)
+{
+	return has_groups(session) ? LOG_GROUP_CELLS : 1;
+}
+
 static void on_session_start(void *data, uint32_t number, const struct log_session_start *start)
 {
 	struct loading *loading = loading_of(data, number);
 	struct model_session *session = loading->session;
 
-	if (loading->started) {
+	/* The mode tells what definitions mean: a start behind them is none. */
+	if (loading->started || session->statements->len) {
 		loading->log->lost[LOG_LOSS_RECORDS]++;
 		return;
 	}
 	loading->started = true;
+	loading->mode_is_unknown = !mode_is_known(start->mode);
+	session->mode = loading->mode_is_unknown ? LOG_MODE_SAMPLED : (enum log_mode)start->mode;
 	session->profile_id = start->profile_id;
 	session->attachment_id = start->attachment_id;
 	session->start_time = start->start_time;
@@ -199,11 +225,10 @@ static void on_session_end(void *data, uint32_t number, uint64_t reason, int64_t
 		[LOG_END_FINISHED] = MODEL_FINISHED,
 		[LOG_END_CANCELLED] = MODEL_CANCELLED,
 		[LOG_END_DISPOSED] = MODEL_DETACHED,
-		[LOG_END_STOPPED] = MODEL_STOPPED,
 	};
 	struct loading *loading = loading_of(data, number);
 
-	if (loading->ended || reason < LOG_END_FINISHED || reason > LOG_END_STOPPED) {
+	if (loading->ended || reason < LOG_END_FINISHED || reason > LOG_END_DISPOSED) {
 		loading->log->lost[LOG_LOSS_RECORDS]++;
 		return;
 	}
@@ -300,11 +325,13 @@ static void on_record_source(void *data, uint32_t number, const struct log_recor
 {
 	struct loading *loading = loading_of(data, number);
 	struct model_statement *statement = find_statement(loading, from->statement);
+	uint32_t group = group_cells(loading->session);
 	struct model_record_source *source;
 	const char *access_path;
 
-	if (!statement || model_find_cell(statement, from->cell) ||
-	    model_find_cell(statement, from->cell + 1)) {
+	if (!statement || from->cell % group || from->cell + group > LOG_NODE_CELL_MASK ||
+	    model_find_cell(statement, from->cell) ||
+	    model_find_cell(statement, from->cell + group)) {
 		loading->log->lost[LOG_LOSS_RECORDS]++;
 		return;
 	}
@@ -318,16 +345,17 @@ static void on_record_source(void *data, uint32_t number, const struct log_recor
 	source->access_path = access_path ? access_path : "";
 	g_ptr_array_add(loading->session->record_sources, source);
 	add_cell(statement, from->cell, MODEL_CELL_OPEN)->record_source = source;
-	add_cell(statement, from->cell + 1, MODEL_CELL_FETCH)->record_source = source;
+	add_cell(statement, from->cell + group, MODEL_CELL_FETCH)->record_source = source;
 }
 
 static void on_line(void *data, uint32_t number, const struct log_line *from)
 {
 	struct loading *loading = loading_of(data, number);
 	struct model_statement *statement = find_statement(loading, from->statement);
-	struct model_cell *cell =
-		statement ? add_cell(statement, from->cell, MODEL_CELL_LINE) : NULL;
+	struct model_cell *cell = NULL;
 
+	if (statement && from->cell % group_cells(loading->session) == 0)
+		cell = add_cell(statement, from->cell, MODEL_CELL_LINE);
 	if (!cell) {
 		loading->log->lost[LOG_LOSS_RECORDS]++;
 		return;
@@ -353,6 +381,71 @@ static void want_serial(struct loading *loading, uint32_t serial)
 		g_hash_table_insert(loading->serials, GUINT_TO_POINTER(serial), NULL);
 }
 
+/* In sampled mode each cell is a counter. */
+static void add_cells(struct loading *loading, const struct log_cell *cells, size_t cell_count)
+{
+	for (size_t i = 0; i < cell_count; i++) {
+		const struct model_count count = { .cell = cells[i].cell, .value = cells[i].value };
+
+		g_array_append_val(loading->counts, count);
+	}
+}
+
+/* Where a cell of a group goes to, but for its first one; NULL: there is no such cell. */
+static uint64_t *field_of_cell(enum log_mode mode, struct model_time *time, uint32_t cell)
+{
+	bool coarse = mode == LOG_MODE_COARSE;
+
+	if (cell < LOG_CELL_FIRST_FREE)
+		return cell == LOG_CELL_ELAPSED ? &time->total_time : NULL;
+	switch (cell % LOG_GROUP_CELLS) {
+	case LOG_GROUP_TOTAL:
+		return &time->total_time;
+	case LOG_GROUP_SELF:
+		return &time->self_time;
+	case LOG_GROUP_TOTAL_CPU:
+		return coarse ? &time->total_cpu_time : NULL;
+	case LOG_GROUP_SELF_CPU:
+		return coarse ? &time->self_cpu_time : NULL;
+	case LOG_GROUP_TOTAL_COST: /* LOG_GROUP_MIN */
+		return coarse ? &time->total_cost : &time->min_time;
+	case LOG_GROUP_SELF_COST: /* LOG_GROUP_MAX */
+		return coarse ? &time->self_cost : &time->max_time;
+	}
+	return NULL;
+}
+
+/* In the others the first cell of a group is its counter, and the others are its time. */
+static void add_groups(struct loading *loading, const struct log_cell *cells, size_t cell_count)
+{
+	size_t i = 0;
+
+	while (i < cell_count) {
+		struct model_count count = { .cell = cells[i].cell & ~(LOG_GROUP_CELLS - 1u) };
+		struct model_time time = { 0 };
+		bool has_time = false;
+
+		for (; i < cell_count && cells[i].cell - count.cell < LOG_GROUP_CELLS; i++) {
+			uint64_t *field =
+				field_of_cell(loading->session->mode, &time, cells[i].cell);
+
+			if (cells[i].cell == count.cell) {
+				count.value = cells[i].value;
+			} else if (field) {
+				*field = cells[i].value;
+				has_time = true;
+			} else {
+				loading->log->lost[MODEL_LOSS_COUNTS]++;
+			}
+		}
+		if (has_time) {
+			count.time = loading->times->len;
+			g_array_append_val(loading->times, time);
+		}
+		g_array_append_val(loading->counts, count);
+	}
+}
+
 static void add_execution(struct loading *loading, const struct log_execution *from,
 			  const struct log_cell *cells)
 {
@@ -363,7 +456,6 @@ static void add_execution(struct loading *loading, const struct log_execution *f
 		.caller_id = from->caller_request_id,
 		.start_time = from->start_time,
 		.first_count = loading->counts->len,
-		.count_count = (uint32_t)from->cell_count,
 		.serial = (uint32_t)from->serial,
 	};
 
@@ -373,12 +465,12 @@ static void add_execution(struct loading *loading, const struct log_execution *f
 	}
 	if (from->flags & LOG_REQUEST_FINISHED)
 		execution.finish_time = (int64_t)((uint64_t)from->start_time + from->duration);
+	if (has_groups(loading->session))
+		add_groups(loading, cells, from->cell_count);
+	else
+		add_cells(loading, cells, from->cell_count);
+	execution.count_count = (uint32_t)(loading->counts->len - execution.first_count);
 	g_array_append_val(loading->executions, execution);
-	for (size_t i = 0; i < from->cell_count; i++) {
-		const struct model_count count = { .cell = cells[i].cell, .value = cells[i].value };
-
-		g_array_append_val(loading->counts, count);
-	}
 }
 
 static void on_request(void *data, uint32_t number, const struct log_execution *execution)
@@ -386,7 +478,8 @@ static void on_request(void *data, uint32_t number, const struct log_execution *
 	struct loading *loading = loading_of(data, number);
 	void *serial = GUINT_TO_POINTER((guint)execution->serial);
 
-	if (g_hash_table_contains(loading->serials, serial))
+	if (!(execution->flags & LOG_REQUEST_IN_BLOCKS) &&
+	    g_hash_table_contains(loading->serials, serial))
 		g_hash_table_insert(loading->serials, serial, RECORDED);
 	add_execution(loading, execution, execution->cells);
 }
@@ -409,7 +502,7 @@ static void add_blocks(struct loading *loading)
 			&g_array_index(loading->blocks, struct kept_block, i);
 		void *serial = GUINT_TO_POINTER((guint)block->execution.serial);
 
-		/* A LOG_REC_REQUEST replaces them. */
+		/* A LOG_REC_REQUEST replaces them, as a rule. */
 		if (g_hash_table_lookup(loading->serials, serial) != RECORDED)
 			add_execution(loading, &block->execution,
 				      &g_array_index(loading->block_cells, struct log_cell,
@@ -427,6 +520,27 @@ static int compare_requests(const void *left, const void *right)
 	return order ? order : MODEL_ORDER(a->statement->number, b->statement->number);
 }
 
+/* Adds up two counts of the same thing.  Of what was not counted, minimum and maximum mean nothing. */
+static void add_count(struct loading *loading, struct model_count *to,
+		      const struct model_count *from)
+{
+	struct model_time *times = &g_array_index(loading->times, struct model_time, 0);
+	struct model_time sum = times[to->time];
+	const struct model_time *other = &times[from->time];
+	uint32_t index = to->time ? to->time : from->time;
+
+	if (index) {
+		model_time_add(&sum, other);
+		if (!to->value || (from->value && other->min_time < sum.min_time))
+			sum.min_time = other->min_time;
+		if (!to->value || (from->value && other->max_time > sum.max_time))
+			sum.max_time = other->max_time;
+		times[index] = sum;
+		to->time = index;
+	}
+	to->value += from->value;
+}
+
 /* Puts an execution's counts at the end of its request's; all requests have one of cell 0. */
 static void append_counts(struct loading *loading, struct model_request *to,
 			  const struct model_request *from)
@@ -437,7 +551,7 @@ static void append_counts(struct loading *loading, struct model_request *to,
 
 	for (uint32_t i = 0; i < from->count_count; i++) {
 		if (counts[i].cell == LOG_CELL_FINISHED)
-			own->value += counts[i].value;
+			add_count(loading, own, &counts[i]);
 		else if (model_find_cell(to->statement, counts[i].cell))
 			own[to->count_count++] = counts[i];
 		else
@@ -446,8 +560,9 @@ static void append_counts(struct loading *loading, struct model_request *to,
 }
 
 /* Sorts a request's counts by cell and adds up those of the same one. */
-static void fold_counts(struct model_session *session, struct model_request *request)
+static void fold_counts(struct loading *loading, struct model_request *request)
 {
+	struct model_session *session = loading->session;
 	struct model_count *counts = &session->counts[request->first_count];
 	uint32_t sorted = 1, count = 1;
 
@@ -457,7 +572,7 @@ static void fold_counts(struct model_session *session, struct model_request *req
 		qsort(counts, request->count_count, sizeof(*counts), model_compare_counts);
 		for (uint32_t i = 1; i < request->count_count; i++) {
 			if (counts[i].cell == counts[count - 1].cell)
-				counts[count - 1].value += counts[i].value;
+				add_count(loading, &counts[count - 1], &counts[i]);
 			else
 				counts[count++] = counts[i];
 		}
@@ -491,7 +606,7 @@ static void fold_executions(struct loading *loading)
 			fold_execution(to, &from);
 		} else {
 			if (to)
-				fold_counts(session, to);
+				fold_counts(loading, to);
 			/* In place: there are never more requests than executions. */
 			to = &g_array_index(executions, struct model_request,
 					    session->request_count++);
@@ -506,7 +621,7 @@ static void fold_executions(struct loading *loading)
 					    GUINT_TO_POINTER(session->request_count));
 	}
 	if (to)
-		fold_counts(session, to);
+		fold_counts(loading, to);
 	session->requests = (struct model_request *)(void *)g_array_free(executions, FALSE);
 	loading->executions = NULL;
 	g_clear_pointer(&loading->counts, g_array_unref); /* it may be large */
@@ -606,6 +721,10 @@ static void define_nodes(struct loading *loading, uint32_t *serials)
 			.self_time = from->node.self_time,
 			.total_time = from->node.self_time,
 			.samples = from->node.samples,
+			.self_cost = from->node.cost,
+			.total_cost = from->node.cost,
+			.self_cpu_time = from->node.cpu_time,
+			.total_cpu_time = from->node.cpu_time,
 		};
 		serials[session->node_count] = from->node.serial;
 		place[i] = session->node_count++;
@@ -621,9 +740,12 @@ static void link_nodes(struct model_session *session)
 		struct model_node *node = &nodes[i - 1];
 
 		session->sampled_time += node->self_time;
+		session->has_cpu_time |= node->self_cpu_time != 0;
 		if (node->parent == MODEL_NO_NODE)
 			continue;
 		nodes[node->parent].total_time += node->total_time;
+		nodes[node->parent].total_cost += node->total_cost;
+		nodes[node->parent].total_cpu_time += node->total_cpu_time;
 		node->next_sibling = nodes[node->parent].first_child;
 		nodes[node->parent].first_child = i - 1;
 	}
@@ -738,6 +860,77 @@ static void time_counts(struct model_session *session)
 	g_free(groups);
 }
 
+/* ---- Times without a call tree ---- */
+
+/*
+ * What of a request's time is in its lines or, if it has none, in its root record source.  Roots of
+ * sub-queries may be inside another one: the largest stands for all of them.
+ */
+struct request_parts {
+	bool has_lines;
+	struct model_time lines, root;
+	struct model_time
+		source; /* the root that is being added up: open and fetch are neighbours */
+	const struct model_record_source *of;
+};
+
+static void add_part(struct request_parts *parts, const struct model_cell *cell,
+		     const struct model_time *time)
+{
+	if (cell->kind == MODEL_CELL_LINE) {
+		parts->has_lines = true;
+		model_time_add(&parts->lines, time);
+	} else if (cell->record_source && !cell->record_source->parent_id) {
+		if (cell->record_source != parts->of)
+			parts->source = (struct model_time){ 0 };
+		parts->of = cell->record_source;
+		model_time_add(&parts->source, time);
+		if (parts->source.total_time >= parts->root.total_time)
+			parts->root = parts->source;
+	}
+}
+
+/* What is known of the request by itself is its elapsed time only, and that of finished executions. */
+static void time_request(struct loading *loading, const struct model_request *request)
+{
+	struct model_session *session = loading->session;
+	struct model_count *counts = &session->counts[request->first_count];
+	struct request_parts parts = { 0 };
+	const struct model_time *inside;
+	struct model_time time;
+
+	for (uint32_t i = 1; i < request->count_count; i++)
+		add_part(&parts, model_find_cell(request->statement, counts[i].cell),
+			 &g_array_index(loading->times, struct model_time, counts[i].time));
+	inside = parts.has_lines ? &parts.lines : &parts.root;
+	time = g_array_index(loading->times, struct model_time, counts->time);
+	time.total_time = MAX(time.total_time, inside->total_time);
+	time.self_time = time.total_time - inside->total_time;
+	time.total_cost = inside->total_cost;
+	time.total_cpu_time = inside->total_cpu_time;
+	if (counts->time) {
+		g_array_index(loading->times, struct model_time, counts->time) = time;
+	} else if (time.total_time || time.total_cost || time.total_cpu_time) {
+		counts->time = loading->times->len;
+		g_array_append_val(loading->times, time);
+	}
+}
+
+static void time_requests(struct loading *loading)
+{
+	struct model_session *session = loading->session;
+
+	loading->log->lost[MODEL_LOSS_NODES] += loading->nodes->len;
+	for (uint32_t i = 0; i < session->request_count; i++)
+		time_request(loading, &session->requests[i]);
+	session->time_count = loading->times->len;
+	session->times = (struct model_time *)(void *)g_array_free(loading->times, FALSE);
+	loading->times = NULL;
+	for (uint32_t i = 0; i < session->time_count && !session->has_cpu_time; i++)
+		session->has_cpu_time = session->times[i].total_cpu_time != 0 ||
+					session->times[i].self_cpu_time != 0;
+}
+
 /* ---- The end ---- */
 
 static enum model_session_end end_without_record(const struct model_log *log)
@@ -759,8 +952,8 @@ static void finish_session(struct loading *loading, bool with_cancelled)
 {
 	struct model_session *session = loading->session;
 
-	if (!loading->started) {
-		loading->log->lost[MODEL_LOSS_SESSIONS]++;
+	if (!loading->started || loading->mode_is_unknown) {
+		loading->log->lost[loading->started ? MODEL_LOSS_MODES : MODEL_LOSS_SESSIONS]++;
 		return;
 	}
 	if (!loading->ended)
@@ -771,8 +964,12 @@ static void finish_session(struct loading *loading, bool with_cancelled)
 	}
 	add_blocks(loading);
 	fold_executions(loading);
-	build_tree(loading);
-	time_counts(session);
+	if (has_groups(session)) {
+		time_requests(loading);
+	} else {
+		build_tree(loading);
+		time_counts(session);
+	}
 	model_session_sort(session);
 	g_ptr_array_add(loading->model->sessions, session);
 	loading->session = NULL;

@@ -3,11 +3,37 @@
  * fills them in the same order.
  *
  * Rows exist where stock Firebird has them: a line or record source that was never executed to its end
- * has none, though it may have been sampled.
+ * has none, though it may have been sampled.  What a session's mode or its recorder does not know is
+ * NULL.
  */
 #include "prof_tables.h"
 
 #include <string.h>
+
+/* ---- What is known ---- */
+
+static bool has_samples(const struct model_session *session)
+{
+	return session->mode == LOG_MODE_SAMPLED;
+}
+
+static bool has_cost(const struct model_session *session)
+{
+	return session->mode != LOG_MODE_MEASURED;
+}
+
+static bool has_extremes(const struct model_session *session)
+{
+	return session->mode == LOG_MODE_MEASURED;
+}
+
+static void write_known(struct csv *csv, bool known, uint64_t number)
+{
+	if (known)
+		csv_unsigned(csv, number);
+	else
+		csv_null(csv);
+}
 
 /* ---- sessions ---- */
 
@@ -28,6 +54,13 @@ static const char *const session_columns[] = {
 	"host",
 	"log",
 	"end_reason",
+	"cost",
+	"line_cost_ps",
+	"open_cost_ps",
+	"fetch_cost_ps",
+	"request_cost_ps",
+	"row_cost_ps",
+	"stretched",
 	NULL,
 };
 
@@ -42,12 +75,16 @@ static void write_session(struct csv *csv, const struct model_session *session)
 	csv_text(csv, session->database);
 	csv_text(csv, model_session_mode(session));
 	csv_unsigned(csv, session->sampling_interval);
-	csv_unsigned(csv, session->totals.samples);
-	csv_unsigned(csv, session->totals.torn_samples);
+	write_known(csv, has_samples(session), session->totals.samples);
+	write_known(csv, has_samples(session), session->totals.torn_samples);
 	csv_text(csv, session->engine);
 	csv_text(csv, session->log->host);
 	csv_text(csv, session->log->name);
 	csv_text(csv, model_session_end_name(session->end));
+	write_known(csv, has_cost(session), session->totals.cost);
+	for (unsigned i = 0; i < LOG_EVENTS; i++)
+		write_known(csv, has_cost(session), session->totals.event_cost[i]);
+	write_known(csv, has_cost(session), session->totals.stretched);
 	csv_end_row(csv);
 }
 
@@ -142,6 +179,12 @@ static const char *const request_columns[] = {
 	"self_time",
 	"samples",
 	"finish_count",
+	"raw_total_time",
+	"raw_self_time",
+	"cpu_time",
+	"self_cpu_time",
+	"wait_time",
+	"self_wait_time",
 	NULL,
 };
 
@@ -151,6 +194,22 @@ static void write_request_key(struct csv *csv, const struct model_request *reque
 	csv_signed(csv, request->statement->session->profile_id);
 	csv_signed(csv, request->statement->id);
 	csv_signed(csv, request->id);
+}
+
+/* Outside of its lines and record sources, a request's cost and CPU time are known if sampled only. */
+static void write_request_costs(struct csv *csv, const struct model_request *request,
+				const struct model_time *time)
+{
+	const struct model_session *session = request->statement->session;
+	bool sampled = session->mode == LOG_MODE_SAMPLED, has_cpu_time = session->has_cpu_time;
+
+	write_known(csv, has_cost(session), model_request_total_time(request) + time->total_cost);
+	write_known(csv, sampled, time->self_time + time->self_cost);
+	write_known(csv, has_cpu_time, time->total_cpu_time);
+	write_known(csv, has_cpu_time && sampled, time->self_cpu_time);
+	write_known(csv, has_cpu_time, model_request_wait_time(request));
+	write_known(csv, has_cpu_time && sampled,
+		    model_wait(time->self_time, time->self_cost, time->self_cpu_time));
 }
 
 static void write_requests(struct csv *csv, const struct model_session *session)
@@ -167,8 +226,9 @@ static void write_requests(struct csv *csv, const struct model_session *session)
 		csv_moment(csv, request->finish_time);
 		csv_unsigned(csv, model_request_total_time(request));
 		csv_unsigned(csv, time->self_time);
-		csv_unsigned(csv, time->samples);
+		write_known(csv, has_samples(session), time->samples);
 		csv_unsigned(csv, own->value);
+		write_request_costs(csv, request, time);
 		csv_end_row(csv);
 	}
 }
@@ -188,6 +248,12 @@ static const char *const psql_stats_columns[] = {
 	/* fbprof */
 	"self_time",
 	"samples",
+	"raw_total_time",
+	"raw_self_time",
+	"cpu_time",
+	"self_cpu_time",
+	"wait_time",
+	"self_wait_time",
 	NULL,
 };
 
@@ -207,13 +273,32 @@ static struct stats stats_of(const struct model_request *request, const struct m
 	};
 }
 
-/* Minimum and maximum are not known when times are sampled. */
-static void write_stats(struct csv *csv, const struct stats *stats)
+static void write_stats(struct csv *csv, const struct model_session *session,
+			const struct stats *stats)
 {
+	bool has_both = has_extremes(session) && stats->value;
+
 	csv_unsigned(csv, stats->value);
-	csv_null(csv);
-	csv_null(csv);
+	write_known(csv, has_both, stats->time->min_time);
+	write_known(csv, has_both, stats->time->max_time);
 	csv_unsigned(csv, stats->time->total_time);
+}
+
+static uint64_t total_wait(const struct model_time *time)
+{
+	return model_wait(time->total_time, time->total_cost, time->total_cpu_time);
+}
+
+static void write_line_costs(struct csv *csv, const struct model_session *session,
+			     const struct model_time *time)
+{
+	write_known(csv, has_cost(session), time->total_time + time->total_cost);
+	write_known(csv, has_cost(session), time->self_time + time->self_cost);
+	write_known(csv, session->has_cpu_time, time->total_cpu_time);
+	write_known(csv, session->has_cpu_time, time->self_cpu_time);
+	write_known(csv, session->has_cpu_time, total_wait(time));
+	write_known(csv, session->has_cpu_time,
+		    model_wait(time->self_time, time->self_cost, time->self_cpu_time));
 }
 
 static int compare_lines(const void *left, const void *right)
@@ -251,9 +336,10 @@ static void write_psql_stats(struct csv *csv, const struct model_session *sessio
 			write_request_key(csv, &session->requests[i]);
 			csv_unsigned(csv, stats->cell->line);
 			csv_unsigned(csv, stats->cell->column);
-			write_stats(csv, stats);
+			write_stats(csv, session, stats);
 			csv_unsigned(csv, stats->time->self_time);
-			csv_unsigned(csv, stats->time->samples);
+			write_known(csv, has_samples(session), stats->time->samples);
+			write_line_costs(csv, session, stats->time);
 			csv_end_row(csv);
 		}
 	}
@@ -268,7 +354,9 @@ static const char *const record_source_stats_columns[] = {
 	"fetch_counter", "fetch_min_elapsed_time", "fetch_max_elapsed_time",
 	"fetch_total_elapsed_time",
 	/* fbprof */
-	"open_self_time", "fetch_self_time", "open_samples", "fetch_samples", NULL
+	"open_self_time", "fetch_self_time", "open_samples", "fetch_samples", "open_raw_total_time",
+	"fetch_raw_total_time", "open_cpu_time", "fetch_cpu_time", "open_wait_time",
+	"fetch_wait_time", "self_wait_time", NULL
 };
 
 struct source_stats {
@@ -316,6 +404,23 @@ static void collect_sources(const struct model_request *request, GArray *sources
 	g_array_sort(sources, compare_sources);
 }
 
+static void write_source_costs(struct csv *csv, const struct model_session *session,
+			       const struct model_time *open, const struct model_time *fetch)
+{
+	bool has_cpu_time = session->has_cpu_time;
+
+	write_known(csv, has_cost(session), open->total_time + open->total_cost);
+	write_known(csv, has_cost(session), fetch->total_time + fetch->total_cost);
+	write_known(csv, has_cpu_time, open->total_cpu_time);
+	write_known(csv, has_cpu_time, fetch->total_cpu_time);
+	write_known(csv, has_cpu_time, total_wait(open));
+	write_known(csv, has_cpu_time, total_wait(fetch));
+	write_known(csv, has_cpu_time,
+		    model_wait(open->self_time + fetch->self_time,
+			       open->self_cost + fetch->self_cost,
+			       open->self_cpu_time + fetch->self_cpu_time));
+}
+
 static void write_record_source_stats(struct csv *csv, const struct model_session *session)
 {
 	GArray *sources = g_array_new(FALSE, FALSE, sizeof(struct source_stats));
@@ -329,12 +434,13 @@ static void write_record_source_stats(struct csv *csv, const struct model_sessio
 			write_request_key(csv, &session->requests[i]);
 			csv_unsigned(csv, at->source->cursor_id);
 			csv_unsigned(csv, at->source->id);
-			write_stats(csv, &at->open);
-			write_stats(csv, &at->fetch);
+			write_stats(csv, session, &at->open);
+			write_stats(csv, session, &at->fetch);
 			csv_unsigned(csv, at->open.time->self_time);
 			csv_unsigned(csv, at->fetch.time->self_time);
-			csv_unsigned(csv, at->open.time->samples);
-			csv_unsigned(csv, at->fetch.time->samples);
+			write_known(csv, has_samples(session), at->open.time->samples);
+			write_known(csv, has_samples(session), at->fetch.time->samples);
+			write_source_costs(csv, session, at->open.time, at->fetch.time);
 			csv_end_row(csv);
 		}
 	}

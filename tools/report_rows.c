@@ -261,14 +261,102 @@ static void add_times(struct adding *adding)
 	for (guint i = 0; i < adding->group_rows->len; i++) {
 		struct report_row *row = adding->group_rows->pdata[i];
 
-		row->time.self_time += times[i].self_time;
-		row->time.total_time += times[i].total_time;
-		row->time.samples += times[i].samples;
-		adding->rows->self_time += times[i].self_time;
+		model_time_add(&row->time, &times[i]);
+		if (!session->has_cpu_time)
+			row->blind_time += times[i].self_time;
+		adding->rows->sampled_time += times[i].self_time;
 		adding->rows->samples += times[i].samples;
 	}
 	g_free(times);
 	g_free(groups);
+}
+
+/* ---- Times without a call tree: each count has its own ---- */
+
+static bool has_lines(const struct model_request *request)
+{
+	const struct model_count *counts = model_request_counts(request);
+
+	for (uint32_t i = 1; i < request->count_count; i++) {
+		if (model_find_cell(request->statement, counts[i].cell)->kind == MODEL_CELL_LINE)
+			return true;
+	}
+	return false;
+}
+
+/* What the rows of a session take of the time that its statements took. */
+struct shares {
+	uint64_t statements; /* total times of what is no routine, and so was not called */
+	uint64_t rows;	     /* self times of rows */
+	uint64_t outside;    /* of statements, where another row's time may be in it */
+};
+
+static void add_request_time(struct adding *adding, const struct model_request *request,
+			     struct shares *shares)
+{
+	const struct model_count *own = model_request_counts(request);
+	const struct model_time *time = model_count_time(request, own);
+	struct report_row *row =
+		row_of_cell(adding, model_find_cell(request->statement, LOG_CELL_FINISHED));
+
+	row->time.total_time += time->total_time;
+	row->time.total_cost += time->total_cost;
+	row->time.total_cpu_time += time->total_cpu_time;
+	if (request->statement->routine)
+		return; /* its self time is its caller's, too */
+	shares->statements += time->total_time;
+	if (has_lines(request)) {
+		row->time.self_time += time->self_time;
+		row->blind_time += time->self_time;
+		shares->rows += time->self_time;
+	} else {
+		shares->outside += time->self_time;
+	}
+}
+
+static void add_count_time(struct adding *adding, const struct model_cell *cell,
+			   struct model_time time, struct shares *shares)
+{
+	bool own_row = has_row(adding, cell);
+	struct report_row *row = row_of_cell(
+		adding, own_row ? cell : model_find_cell(cell->statement, LOG_CELL_FINISHED));
+
+	if (!own_row)
+		time.total_time = time.total_cost = time.total_cpu_time = 0;
+	model_time_add(&row->time, &time);
+	if (!adding->session->has_cpu_time)
+		row->blind_time += time.self_time;
+	shares->rows += time.self_time;
+}
+
+static void add_untreed_times(struct adding *adding)
+{
+	const struct model_session *session = adding->session;
+	struct report_rows *rows = adding->rows;
+	struct shares shares = { 0 };
+
+	for (uint32_t i = 0; i < session->request_count; i++) {
+		const struct model_request *request = &session->requests[i];
+		const struct model_count *counts = model_request_counts(request);
+
+		add_request_time(adding, request, &shares);
+		for (uint32_t j = 1; j < request->count_count; j++)
+			add_count_time(adding, model_find_cell(request->statement, counts[j].cell),
+				       *model_count_time(request, &counts[j]), &shares);
+	}
+	if (session->mode == LOG_MODE_COARSE)
+		rows->coarse_time += shares.rows;
+	else
+		rows->measured_time += shares.rows;
+	if (shares.statements > shares.rows)
+		rows->outside_time += MIN(shares.outside, shares.statements - shares.rows);
+}
+
+bool report_row_wait(const struct report_row *row, uint64_t *wait)
+{
+	*wait = model_wait(row->time.self_time - row->blind_time, row->time.self_cost,
+			   row->time.self_cpu_time);
+	return row->time.self_time > row->blind_time;
 }
 
 static void add_count(struct adding *adding, const struct model_cell *cell, uint64_t value)
@@ -307,8 +395,13 @@ void report_rows_add(struct report_rows *rows, const struct model_session *sessi
 		.group_rows = g_ptr_array_new(),
 	};
 
-	add_times(&adding);
+	if (session->mode == LOG_MODE_SAMPLED)
+		add_times(&adding);
+	else
+		add_untreed_times(&adding);
 	add_counts(&adding);
+	rows->self_time = rows->sampled_time + rows->coarse_time + rows->measured_time;
+	rows->has_cpu_time |= session->has_cpu_time;
 	g_ptr_array_unref(adding.group_rows);
 	g_hash_table_unref(adding.row_of);
 	g_free(adding.names);

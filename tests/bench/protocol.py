@@ -196,8 +196,6 @@ def waited(output: str) -> float | None:
 
 
 def mean_interval_us(info: str) -> float | None:
-    """Sampled time over wake-ups, as `fbprof-dump --info` tells them."""
-    found = re.search(r"^ *samples +\d+ of ([\d.]+) (ns|µs|ms|s)\b.* (\d+) wake-ups", info, re.MULTILINE)
-    if not found or not int(found.group(3)):
-        return None
-    return float(found.group(1)) * {"ns": 1e-3, "µs": 1, "ms": 1e3, "s": 1e6}[found.group(2)] / int(found.group(3))
+    """What the sampler's looks were apart, as `fbprof-dump --info` tells it."""
+    found = re.search(r"^ *interval .* asked for, ([\d.]+) (ns|µs|ms|s) reached", info, re.MULTILINE)
+    return float(found.group(1)) * {"ns": 1e-3, "µs": 1, "ms": 1e3, "s": 1e6}[found.group(2)] if found else None

@@ -122,9 +122,9 @@ def test_what_isql_and_the_tools_print():
     assert protocol.sampler_seconds(threads) == 1.5
     assert protocol.waited(threads) == 0.25
     assert protocol.sampler_seconds('') is None and protocol.waited('') is None
-    info = '  samples      41 of 5.5 ms, 0 torn of 0 ns, 50 wake-ups\n'
-    assert protocol.mean_interval_us(info) == pytest.approx(110)
-    assert protocol.mean_interval_us('  samples      0 of 0 ns, 0 torn of 0 ns, 0 wake-ups\n') is None
+    info = '  interval     100.0 µs asked for, 0.3 ms reached: 1.0 s in 3333 wake-ups, 3000 of them late to spare the CPU\n'
+    assert protocol.mean_interval_us(info) == pytest.approx(300)
+    assert protocol.mean_interval_us('  mode         measured\n') is None
 
 
 # With a real engine -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Counters, ids, names and texts are those of the stock plugin, row by row, for the whole corpus.
+"""Counters, ids, names and texts are those of the stock plugin, row by row, for the whole corpus, in every mode.
 
 Each workload runs in a process of its own under the stock Default_Profiler (with the clock of young_clock.c,
 which makes its rows reproducible), and in another one, on a copy of the same database, under fbprof. Both run
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import re
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
@@ -21,12 +22,30 @@ import firebird_env as env
 import prof_tables
 from workloads import WORKLOADS
 
-STOCK, STOCK_AGAIN, FBPROF = 'stock', 'stock again', 'fbprof'
+STOCK, STOCK_AGAIN = 'stock', 'stock again'
+SAMPLED, COARSE, MEASURED = MODES = 'SAMPLED', 'COARSE', 'MEASURED'
+
+# In these modes the whole corpus is compared, in the others what is in PART_OF_CORPUS.
+WHOLE_CORPUS_IN = os.environ.get('FBPROF_WHOLE_CORPUS_IN', 'SAMPLED COARSE').split()
+
+PART_OF_CORPUS = [
+    'long_block_of_many_lines', 'wide_columns_of_one_line', 'nested_procedures', 'selectable_procedure_to_its_end',
+    'selectable_procedure_still_open_at_the_end', 'recursive_procedures', 'recursive_function',
+    'sub_functions_and_sub_procedures', 'many_requests', 'row_triggers', 'execute_statement_nested',
+    'execute_statement_of_a_block_with_its_own_error', 'autonomous_transactions', 'for_select', 'explicit_cursors',
+    'explicit_cursor_left_open', 'scrollable_cursor_of_the_client', 'block_fetched_in_part', 'interleaved_cursors',
+    'exception_caught_in_the_caller', 'exception_raised_again', 'exception_not_caught_in_nested_routines',
+    'exception_between_fetches', 'error_in_an_expression_of_a_plan', 'merge_join', 'subqueries', 'union_of_many',
+    'recursive_cte', 'inserts', 'prepared_statements_executed_many_times', 'several_sessions_in_turn',
+    'cursor_open_across_the_session_bounds', 'pause_and_resume_inside_a_block',
+    'session_started_and_finished_inside_a_block', 'flushes_inside_a_session', 'session_started_while_one_runs']
 
 CONTROLS = ['nested_procedures', 'recursive_procedures', 'row_triggers', 'exception_caught_in_the_caller',
             'interleaved_cursors', 'subqueries', 'several_sessions_in_turn', 'flushes_inside_a_session']
 
-workload = pytest.mark.parametrize('workload', list(WORKLOADS))
+workload_in_mode = pytest.mark.parametrize(
+    'mode, workload', [(mode, name) for name in WORKLOADS for mode in MODES
+                       if mode in WHOLE_CORPUS_IN or name in PART_OF_CORPUS])
 detailed = pytest.mark.parametrize('detailed', [False, True], ids=['aggregated', 'detailed'])
 
 
@@ -50,11 +69,12 @@ class Runs:
     def __init__(self, directory: Path, base_database: Path, young_clock: Path):
         self.directory = directory
         self.base_database = base_database
-        self.preload = {STOCK: young_clock, STOCK_AGAIN: young_clock, FBPROF: env.LIBFBPROF}
+        self.young_clock = young_clock
         self.pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
         self.futures: dict[tuple, Future] = {}
 
     def submit(self, side: str, name: str, is_detailed: bool) -> Future:
+        """`side` is STOCK or STOCK_AGAIN, or the mode of fbprof."""
         key = side, name, is_detailed
         if key not in self.futures:
             self.futures[key] = self.pool.submit(self._run, *key)
@@ -69,9 +89,11 @@ class Runs:
         root = env.make_root(directory / 'root')
         database = shutil.copy(self.base_database, directory / 'test.fdb')
         log_dir = directory / 'logs'
-        profiled = side == FBPROF
+        profiled = side in MODES
+        # The mode comes from the environment, for PLUGIN_OPTIONS are the workload's.
         value = env.run_program('run_workload.py', database, name, int(is_detailed), int(not profiled), root=root,
-                                preload=self.preload[side], log_dir=log_dir)
+                                preload=env.LIBFBPROF if profiled else self.young_clock, log_dir=log_dir,
+                                FBPROF_OPTIONS=f'MODE={side}' if profiled else '')
         os.remove(database)
         if profiled:
             tables = prof_tables.tables_of_directory(env.dump(env.logs(log_dir), directory / 'csv'))
@@ -99,7 +121,7 @@ def runs(request, session_scratch, base_database, young_clock):
             control = item.originalname == test_stock_equals_stock.__name__
             runs.submit(STOCK, params['workload'], params['detailed'])
             if control or env.LIBFBPROF.exists():
-                runs.submit(STOCK_AGAIN if control else FBPROF, params['workload'], params['detailed'])
+                runs.submit(STOCK_AGAIN if control else params['mode'], params['workload'], params['detailed'])
     yield runs
     runs.pool.shutdown(cancel_futures=True)
 
@@ -123,20 +145,43 @@ def moment(text: str) -> datetime:
     return value
 
 
-def check_times(tables: prof_tables.Tables) -> None:
-    """Sampled times: totals known and not negative, extremes unknown."""
-    for table in ('psql_stats', 'record_source_stats'):
-        for row in tables[table]:
-            for column in prof_tables.TIMES & row.keys():
-                if 'min_' in column or 'max_' in column:
-                    assert row[column] is None, f'{table}: a sampled {column}: {row}'
-                else:
-                    assert row[column] is not None and row[column] >= 0, f'{table}: {column}: {row}'
+def number(row: dict, column: str) -> int | None:
+    return None if row[column] is None else int(row[column])
+
+
+def check_row(table: str, row: dict, mode: str, counter: str, prefix: str = '') -> None:
+    """Times of one kind of event: those that the mode knows, and no other."""
+    what = f'{mode}, {table}, {prefix}: {row}'
+    total = number(row, f'{prefix}total_elapsed_time')
+    least, most = number(row, f'{prefix}min_elapsed_time'), number(row, f'{prefix}max_elapsed_time')
+    raw, cpu, wait = (number(row, f'{prefix}{column}') for column in ('raw_total_time', 'cpu_time', 'wait_time'))
+    assert total >= number(row, f'{prefix}self_time') >= 0, what
+    if mode == MEASURED:
+        assert (least is None) == (most is None) == (not row[counter]), what
+        if row[counter]:
+            assert 0 <= least <= total / row[counter] <= most <= total, what
+        assert raw is None and number(row, f'{prefix}samples') is None, what
+    else:
+        assert least is None and most is None, f'extremes are not known: {what}'
+        assert raw >= total, what
+        assert (number(row, f'{prefix}samples') is None) == (mode == COARSE), what
+    assert (cpu is None) == (wait is None), what
+    if cpu is not None:
+        assert cpu >= 0 and wait == min(total, max(0, (total if raw is None else raw) - cpu)), what
+
+
+def check_times(tables: prof_tables.Tables, mode: str) -> None:
+    for row in tables['psql_stats']:
+        check_row('psql_stats', row, mode, 'counter')
+    for row in tables['record_source_stats']:
+        for prefix in 'open_', 'fetch_':
+            check_row('record_source_stats', row, mode, f'{prefix}counter', prefix)
     for row in tables['requests']:
-        total = row['total_elapsed_time']
-        assert total is None or total >= 0, f'requests: {row}'
-        if row['finish_timestamp'] is not None:
-            assert total is not None, f'a finished request without its time: {row}'
+        assert row['total_elapsed_time'] >= number(row, 'self_time') >= 0, f'{mode}, requests: {row}'
+        assert (row['samples'] is None) == (mode != SAMPLED), f'{mode}, requests: {row}'
+    for row in tables['sessions']:
+        assert row['mode'] == mode.lower(), row
+        assert (int(row['sampling_interval']) == 0) == (mode == MEASURED), row
     for table in ('sessions', 'requests'):
         for row in tables[table]:
             start = moment(row['start_timestamp'])
@@ -144,16 +189,16 @@ def check_times(tables: prof_tables.Tables) -> None:
 
 
 @detailed
-@workload
-def test_same_as_stock(runs, profiler, workload, detailed):
-    stock, ours = runs.get(STOCK, workload, detailed), runs.get(FBPROF, workload, detailed)
+@workload_in_mode
+def test_same_as_stock(runs, profiler, mode, workload, detailed):
+    stock, ours = runs.get(STOCK, workload, detailed), runs.get(mode, workload, detailed)
     check_stock(stock)
     assert ours.results == stock.results, 'a query gave another result'
     assert 'rofiler' not in ours.firebird_log, ours.firebird_log
-    message = compare(stock, ours, STOCK, FBPROF)
+    message = compare(stock, ours, STOCK, mode)
     if message:
         pytest.fail(f'{workload}: {message}\nkept in {ours.directory}', pytrace=False)
-    check_times(ours.tables)
+    check_times(ours.tables, mode)
 
 
 @detailed
@@ -202,7 +247,7 @@ def test_the_comparison_sees(runs, tampering):
 @pytest.mark.parametrize('name', ['nested_procedures', 'utf8_quotes_and_newlines'])
 def test_dump_of_one_table_is_the_same_csv(runs, profiler, name):
     """`fbprof-dump --table NAME LOG` prints what `-o` writes into NAME.csv."""
-    ours = runs.get(FBPROF, name, True)
+    ours = runs.get(SAMPLED, name, True)
     log, = env.logs(ours.directory / 'logs')
     for table in prof_tables.TABLES:
         printed = env.run([env.FBPROF_DUMP, '--table', table, log]).stdout

@@ -17,7 +17,9 @@ import firebird_env as env
 import prof_tables
 
 TRIES = 3
-MODES = pytest.mark.parametrize('options', ['-', 'DETAILED_REQUESTS'], ids=['aggregated', 'detailed'])
+MODES = pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS', 'MODE=COARSE',
+                                            'MODE=COARSE,DETAILED_REQUESTS'],
+                                ids=['sampled', 'sampled-detailed', 'coarse', 'coarse-detailed'])
 
 
 def run_timed(scratch, database, root, profiler, scenario, options, attempt=0):
@@ -54,18 +56,22 @@ def busy_machine():
         process.wait()
 
 
+SCENARIOS = pytest.mark.parametrize('scenario', ['psql_loop', 'cross_join', 'cursor_loop', 'procedure_calls',
+                                                 'sleeping_client', 'failing_then_idle'])
+
+
 @MODES
-@pytest.mark.parametrize('scenario', ['psql_loop', 'cross_join', 'cursor_loop', 'procedure_calls',
-                                      'sleeping_client', 'failing_then_idle'])
+@SCENARIOS
 def test_charged_time_is_the_time_waited_for(scratch, database, root, profiler, scenario, options):
     """Within 2%; the client's own pauses are not charged."""
     check_charged_time(scratch, database, root, profiler, scenario, options)
 
 
+@pytest.mark.parametrize('mode', ['MODE=SAMPLED', 'MODE=COARSE'], ids=['sampled', 'coarse'])
 @pytest.mark.parametrize('scenario', ['psql_loop', 'cursor_loop', 'sleeping_client'])
-def test_charged_time_on_a_busy_machine(scratch, database, root, profiler, busy_machine, scenario):
+def test_charged_time_on_a_busy_machine(scratch, database, root, profiler, busy_machine, scenario, mode):
     """Time in which an attachment waits for a CPU is its time, wherever it was interrupted; its client's is not."""
-    check_charged_time(scratch, database, root, profiler, scenario, '-')
+    check_charged_time(scratch, database, root, profiler, scenario, mode)
 
 
 def check_charged_time(scratch, database, root, profiler, scenario, options):
@@ -74,7 +80,8 @@ def check_charged_time(scratch, database, root, profiler, scenario, options):
         rows = requests_of(tables, timing['text'])
         assert len(rows) == 1
         assert rows[0]['caller_request_id'] is None
-        charged = (rows[0]['total_elapsed_time'] or 0) / 1e9
+        charged = int(rows[0]['raw_total_time']) / 1e9
+        assert int(rows[0]['raw_total_time']) >= rows[0]['total_elapsed_time']
         assert timing['elapsed'] >= 0.5, 'too short to tell'
         ratio = charged / timing['elapsed']
         return abs(ratio - 1) <= 0.02, (f'charged {charged:.4f} s, waited {timing["elapsed"]:.4f} s,'
@@ -83,29 +90,47 @@ def check_charged_time(scratch, database, root, profiler, scenario, options):
     first_good_try(attempt_once, f'{scenario}: charged and waited differ by more than 2%')
 
 
-def test_all_top_level_requests_add_up(scratch, database, root, profiler):
+@SCENARIOS
+def test_measured_time_is_between_the_work_and_the_wait(scratch, database, root, profiler, scenario):
+    """Not above what the client waited, profiling included; not below what the statement takes without it."""
+
+    def attempt_once(attempt):
+        timing, tables = run_timed(scratch, database, root, profiler, scenario, 'MODE=MEASURED', attempt)
+        rows = requests_of(tables, timing['text'])
+        assert len(rows) == 1
+        measured = rows[0]['total_elapsed_time'] / 1e9
+        least = 0.9 * (timing['unprofiled'] or 0)
+        return least <= measured <= 1.02 * timing['elapsed'], (
+            f'measured {measured:.4f} s, waited {timing["elapsed"]:.4f} s, unprofiled {timing["unprofiled"]} s of CPU;'
+            f' elsewhere {timing["idle"]:.3f} s')
+
+    first_good_try(attempt_once, f'{scenario}: measured time is out of bounds')
+
+
+@pytest.mark.parametrize('mode', ['SAMPLED', 'COARSE'])
+def test_all_top_level_requests_add_up(scratch, database, root, profiler, mode):
     """The sum over requests without a caller: nothing is charged twice, nor to nobody."""
 
     def attempt_once(attempt):
-        timing, tables = run_timed(scratch, database, root, profiler, 'procedure_calls', 'DETAILED_REQUESTS', attempt)
+        timing, tables = run_timed(scratch, database, root, profiler, 'procedure_calls',
+                                   f'MODE={mode},DETAILED_REQUESTS', attempt)
         top = [row for row in tables['requests'] if row['caller_request_id'] is None]
-        charged = sum(row['total_elapsed_time'] or 0 for row in top) / 1e9
+        charged = sum(int(row['raw_total_time']) for row in top) / 1e9
         ratio = charged / timing['elapsed']
         return abs(ratio - 1) <= 0.03, f'charged {charged:.4f} s, waited {timing["elapsed"]:.4f} s, ratio {ratio:.4f}'
 
     first_good_try(attempt_once, 'the sum of top-level requests is off')
 
 
-@MODES
-@pytest.mark.parametrize('interval', [None, 1000])
-def test_shares_of_two_loops(scratch, database, root, profiler, options, interval):
+@pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS',
+                                     'MODE=SAMPLED,SAMPLING_INTERVAL=1000', 'MODE=COARSE',
+                                     'MODE=COARSE,DETAILED_REQUESTS', 'MODE=COARSE,SAMPLING_INTERVAL=1000',
+                                     'MODE=MEASURED', 'MODE=MEASURED,DETAILED_REQUESTS'])
+def test_shares_of_two_loops(scratch, database, root, profiler, options):
     """Loops alike but for their lengths: each gets the share of time that it has when timed alone, unprofiled."""
-    words = [] if options == '-' else [options]
-    if interval:
-        words.append(f'SAMPLING_INTERVAL={interval}')
 
     def attempt_once(attempt):
-        timing, tables = run_timed(scratch, database, root, profiler, 'two_loops', ','.join(words) or '-', attempt)
+        timing, tables = run_timed(scratch, database, root, profiler, 'two_loops', options, attempt)
         first, second = timing['alone']
         truth = first / (first + second)
         statement_id = requests_of(tables, timing['text'])[0]['statement_id']
@@ -118,3 +143,22 @@ def test_shares_of_two_loops(scratch, database, root, profiler, options, interva
                                             f' the lines cover {covered:.3f} of the time')
 
     first_good_try(attempt_once, 'the share of the first loop is off by more than 3 points')
+
+
+# What an event costs is still a guess: then a statement gets more than its share, the denser its events are.
+COSTS_ARE_CALIBRATED = False
+
+
+@pytest.mark.xfail(not COSTS_ARE_CALIBRATED, strict=False, reason='the costs of events are not calibrated yet')
+@pytest.mark.parametrize('mode', ['SAMPLED', 'COARSE', 'MEASURED'])
+def test_shares_of_two_densities(scratch, database, root, profiler, mode):
+    """Statements of known lengths, the one full of events, the other with next to none, keep their shares."""
+
+    def attempt_once(attempt):
+        timing, tables = run_timed(scratch, database, root, profiler, 'two_densities', f'MODE={mode}', attempt)
+        times = [requests_of(tables, text)[0]['total_elapsed_time'] for text in timing['texts']]
+        share, truth = times[0] / sum(times), timing['alone'][0] / sum(timing['alone'])
+        return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({timing["alone"][0]:.4f} s,'
+                                            f' {timing["alone"][1]:.4f} s)')
+
+    first_good_try(attempt_once, 'the share of the dense statement is off by more than 3 points')

@@ -1,7 +1,10 @@
 """timed.py DATABASE SCENARIO OPTIONS: one profiled statement of a second or so, and how long the client waited for it.
 
-OPTIONS "-" stands for NULL. Prints {text, elapsed, idle, alone}: elapsed in seconds is the time inside calls that
-execute and fetch, idle the time the client spent elsewhere in between, alone what each of two loops took unprofiled.
+OPTIONS "-" stands for NULL. Prints {text, elapsed, idle, alone, unprofiled}: elapsed in seconds is the time inside
+calls that execute and fetch, idle the time the client spent elsewhere in between, alone what each of two loops took
+unprofiled, unprofiled the CPU time that the statement took without a session.
+
+The scenario two_densities has two statements instead, in turn: {texts, alone}.
 """
 
 import time
@@ -90,39 +93,81 @@ begin
 end"""
 
 
+# Two statements of about the same length, the one with some million events, the other with some hundred.
+DENSE = """execute block as
+  declare i integer = 0;
+begin
+  while (i < 200000) do
+    i = i + 1;
+end"""
+
+SPARSE = """execute block as
+  declare i integer = 0;
+  declare h varbinary(64);
+begin
+  while (i < 300) do
+  begin
+    h = crypt_hash(rpad('', 8000, 'x') using sha512);
+    i = i + 1;
+  end
+end"""
+
 TEXTS = {'psql_loop': PSQL_LOOP, 'cross_join': CROSS_JOIN, 'cursor_loop': CURSOR_LOOP, 'procedure_calls': CALLS,
          'sleeping_client': IN_PIECES, 'failing_then_idle': FAILING,
          'two_loops': two_loops(150000, 50000, 30)}
 LOOPS_ALONE = two_loops(150000, 0, 1), two_loops(0, 50000, 1)
 
 
-def time_alone(client: Client) -> list[float]:
-    """How long one turn of each of the two loops takes by itself, unprofiled: the best of many, in alternation.
+def time_alone(client: Client, texts, rounds: int) -> list[float]:
+    """How long each statement takes unprofiled: the best of many times, in alternation.
 
     By the thread's CPU clock, for the longer one is interrupted more often on a busy machine.
     """
     cursor = client.connection.cursor()
-    statements = [cursor.prepare(text) for text in LOOPS_ALONE]
-    best = [float('inf')] * 2
-    for _ in range(40):
-        for loop, statement in enumerate(statements):
+    statements = [cursor.prepare(text) for text in texts]
+    best = [float('inf')] * len(statements)
+    for _ in range(rounds):
+        for number, statement in enumerate(statements):
             start = time.thread_time()
             cursor.execute(statement)
-            best[loop] = min(best[loop], time.thread_time() - start)
+            if statement._out_cnt:
+                cursor.fetchall()
+            best[number] = min(best[number], time.thread_time() - start)
     cursor.close()
     for statement in statements:
         statement.free()
     return best
 
 
+def run_in_turn(client: Client, options: str | None) -> dict:
+    texts = DENSE, SPARSE
+    alone = time_alone(client, texts, 25)
+    client.start_session('two densities', options)
+    cursor = client.connection.cursor()
+    statements = [cursor.prepare(text) for text in texts]
+    for _ in range(40):
+        for statement in statements:
+            cursor.execute(statement)
+    cursor.close()
+    for statement in statements:
+        statement.free()
+    client.finish_session()
+    client.close()
+    return {'texts': texts, 'alone': alone}
+
+
 def main(database, scenario, options):
     client = Client(database)
-    alone = time_alone(client) if scenario == 'two_loops' else None
+    if scenario == 'two_densities':
+        return run_in_turn(client, None if options == '-' else options)
+    alone = time_alone(client, LOOPS_ALONE, 40) if scenario == 'two_loops' else None
     if scenario == 'procedure_calls':
         client.run('create procedure p_work as declare i integer = 0; begin while (i < 400) do i = i + 1; end')
         client.commit()
-    client.start_session(scenario, None if options == '-' else options)
     text = TEXTS[scenario]
+    # It is compared with measured times, where they must not come out shorter.
+    unprofiled = time_alone(client, [text], 2)[0] if 'MEASURED' in options and 'failing' not in scenario else None
+    client.start_session(scenario, None if options == '-' else options)
     cursor = client.connection.cursor()
     statement = cursor.prepare(text)
     watch = Stopwatch()
@@ -147,7 +192,7 @@ def main(database, scenario, options):
     statement.free()
     client.finish_session()
     client.close()
-    return {'text': text, 'elapsed': watch.elapsed, 'idle': idle, 'alone': alone}
+    return {'text': text, 'elapsed': watch.elapsed, 'idle': idle, 'alone': alone, 'unprofiled': unprofiled}
 
 
 program(main)

@@ -1,0 +1,157 @@
+"""Measures what an event costs, for the table in shim/event_cost.c, in 1/1024 of its unit.
+
+Workloads with different numbers of lines, opens, fetches and requests run in one process, profiled and not
+profiled in turn. The cost of a workload is the difference of the shortest times, which are those that the rest of the
+machine disturbed least; likewise the unit. The least squares of all workloads give the cost of each kind of event. For sampled and coarse mode the difference is that of elapsed times; in measured mode that of
+what fbprof reports and of the unprofiled time: what it can't see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import protocol
+
+WORKLOADS = {
+    "lines": "execute block as declare i integer = 0; begin while (i < 2000000) do i = i + 1; end",
+    "fetches": "select count(*) from (select 1 x from rdb$types a cross join rdb$types b cross join rdb$types c"
+               " rows 1000000)",
+    "cursor": "execute block as declare i integer = 0; declare x integer; begin for select 1 from rdb$types a"
+              " cross join rdb$types b cross join rdb$types c rows 700000 into x do i = i + 1; end",
+    "requests": "execute block as declare i integer = 0; begin while (i < 150000) do begin execute procedure p_nop;"
+                " i = i + 1; end end",
+    "opens": "execute block as declare i integer = 0; declare x integer; begin while (i < 100000) do begin"
+             " select 1 from rdb$database into x; i = i + 1; end end",
+}
+EVENTS = "line", "open", "fetch", "request", "row"
+
+
+def script(statement: str, options: str, rounds: int) -> str:
+    timed = f"set stats on^\n{statement}^\nset stats off^\n"
+    lines = [timed]
+    for _ in range(rounds):
+        lines += [f"select rdb$profiler.start_session('costs', null, null, null, '{options}') from rdb$database^",
+                  timed, "execute procedure rdb$profiler.finish_session(true)^", timed]
+    # Only to know the unit, which a measured session doesn't tell.
+    lines += ["select rdb$profiler.start_session('unit', null, null, null, 'MODE=COARSE') from rdb$database^",
+              "execute procedure rdb$profiler.finish_session(true)^"] * 3
+    return "\n".join(lines)
+
+
+def table(name: str, log: Path) -> list[dict[str, str]]:
+    dump = subprocess.run([protocol.DIST / "bin/fbprof-dump", "--table", name, log], stdout=subprocess.PIPE, text=True,
+                          check=True)
+    return list(csv.DictReader(io.StringIO(dump.stdout)))
+
+
+def number(text: str) -> int:
+    return int(text or 0)
+
+
+def counts(log: Path, session: str) -> list[int]:
+    sources = [row for row in table("record_source_stats", log) if row["profile_id"] == session]
+    parents = {(row["statement_id"], row["cursor_id"], row["record_source_id"]): row["parent_record_source_id"]
+               for row in table("record_sources", log) if row["profile_id"] == session}
+    fetches = {True: 0, False: 0}
+    for row in sources:
+        has_parent = bool(parents[row["statement_id"], row["cursor_id"], row["record_source_id"]])
+        fetches[has_parent] += number(row["fetch_counter"])
+    return [sum(number(row["counter"]) for row in table("psql_stats", log) if row["profile_id"] == session),
+            sum(number(row["open_counter"]) for row in sources), fetches[True],
+            sum(number(row["finish_count"]) for row in table("requests", log) if row["profile_id"] == session),
+            fetches[False]]
+
+
+def isql(work: Path, text: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FBPROF_")}
+    environment |= {"FIREBIRD": str(protocol.FIREBIRD), "LD_LIBRARY_PATH": str(protocol.FIREBIRD),
+                    "FBPROF_DIR": str(work / "log"), "LD_PRELOAD": str(protocol.DIST / "lib/libfbprof.so")}
+    result = subprocess.run([protocol.FIREBIRD / "bin/isql-fb", "-q", "-b", "-i", "/dev/stdin"], input=text, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, check=False)
+    if result.returncode:
+        sys.exit(f"costs: isql failed: {result.stdout.strip()}")
+    return result.stdout
+
+
+def measure(mode: str, workload: str, rounds: int) -> tuple[list[int], float, float]:
+    """The numbers of events, what they cost in all, in ns, and the unit, in ns."""
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        (work / "log").mkdir(mode=0o700)
+        setup = f"create database '{work}/t.fdb';\nset term ^;\ncreate procedure p_nop as begin end^\ncommit^\n"
+        output = isql(work, setup + script(WORKLOADS[workload], f"MODE={mode}", rounds))
+        elapsed = [float(text) * 1e9 for text in re.findall(r"Elapsed time = ([\d.]+) sec", output)]
+        log, = (work / "log").iterdir()
+        sessions = table("sessions", log)
+        off, profiled = elapsed[0::2], elapsed[1::2]
+        unit_scale = known_costs("COARSE")[0]
+        unit = min(number(session["line_cost_ps"]) * 1.024 / unit_scale for session in sessions[rounds:])
+        took = profiled
+        for i, session in enumerate(sessions[:rounds]):
+            events = counts(log, session["profile_id"])
+            if mode == "MEASURED":
+                took[i] = max(number(row["total_elapsed_time"]) for row in table("requests", log)
+                              if row["profile_id"] == session["profile_id"])
+        return events, min(took) - min(off), unit
+
+
+def known_costs(mode: str) -> list[int]:
+    """The mode's row of the table, from the source."""
+    source = (protocol.REPO / "shim/event_cost.c").read_text(encoding="utf-8")
+    row = re.search(rf"\[LOG_MODE_{mode}\] *= {{(.*?)}}", source)
+    return [int(text) for text in row[1].split(",")]
+
+
+def solve(rows: list[list[float]], values: list[float]) -> list[float]:
+    """Least squares with no negative result: the most negative one is taken out until there is none."""
+    used = list(range(len(rows[0])))
+    while True:
+        size = len(used)
+        matrix = [[sum(row[a] * row[b] for row in rows) for b in used] + [sum(row[a] * value
+                  for row, value in zip(rows, values))] for a in used]
+        for i in range(size):
+            pivot = max(range(i, size), key=lambda r: abs(matrix[r][i]))
+            matrix[i], matrix[pivot] = matrix[pivot], matrix[i]
+            for j in range(size):
+                if j != i and matrix[i][i]:
+                    factor = matrix[j][i] / matrix[i][i]
+                    matrix[j] = [x - factor * y for x, y in zip(matrix[j], matrix[i])]
+        found = [matrix[i][size] / matrix[i][i] if matrix[i][i] else 0.0 for i in range(size)]
+        if all(x >= 0 for x in found):
+            result = [0.0] * len(rows[0])
+            for i, x in zip(used, found):
+                result[i] = x
+            return result
+        used.remove(used[found.index(min(found))])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--modes", default="SAMPLED,COARSE,MEASURED")
+    arguments = parser.parse_args()
+    for mode in arguments.modes.split(","):
+        found = {workload: measure(mode, workload, arguments.rounds) for workload in WORKLOADS}
+        unit = min(unit for _, _, unit in found.values())
+        rows, values = [], []
+        for workload, (events, difference, _) in found.items():
+            if mode == "MEASURED":  # what was left out already
+                difference += sum(cost / 1024 * unit * count for cost, count in zip(known_costs(mode), events))
+            print(f"{mode} {workload}: {difference / 1e6:.1f} ms for {events}, unit {unit:.2f} ns", file=sys.stderr)
+            # Each workload counts the same: its cost in units, relative to all of it.
+            weight = 1 / max(abs(difference / unit), 1)
+            rows.append([count * weight for count in events])
+            values.append(difference / unit * weight)
+        print(mode, " ".join(f"{event} {round(1024 * cost)}" for event, cost in zip(EVENTS, solve(rows, values))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+/*
+ * Tests of what `fbprof report` and `fbprof dump --info` say: columns and sentences by what a session's
+ * mode knows.
+ */
+#define _GNU_SOURCE
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../tools/command.h"
+#include "log_builder.h"
+
+#define SECOND 1000000000
+
+static struct log_builder builder;
+static char output[65536];
+
+static void setup(void)
+{
+	log_builder_init(&builder);
+}
+
+static void teardown(void)
+{
+	log_builder_clear(&builder);
+}
+
+/* Runs a command with the log; what it says on stdout is in `output`. */
+static void run(const struct command *command, const char *option)
+{
+	char path[32], name[] = "fbprof", *argv[4] = { name };
+	int log = log_builder_file(&builder, builder.size);
+	int screen = dup(STDOUT_FILENO), to = memfd_create("output", MFD_CLOEXEC), argc = 1;
+	ssize_t size;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", log);
+	if (option)
+		argv[argc++] = (char *)option;
+	argv[argc++] = path;
+	fflush(stdout);
+	dup2(to, STDOUT_FILENO);
+	ck_assert_int_eq(command->run(argc, argv), COMMAND_DONE);
+	dup2(screen, STDOUT_FILENO);
+	size = pread(to, output, sizeof(output) - 1, 0);
+	ck_assert_int_ge(size, 0);
+	output[size] = 0;
+	close(screen);
+	close(to);
+	close(log);
+}
+
+static void assert_said(const char *text)
+{
+	ck_assert_msg(strstr(output, text) != NULL, "no \"%s\" in:\n%s", text, output);
+}
+
+static void assert_not_said(const char *text)
+{
+	ck_assert_msg(strstr(output, text) == NULL, "\"%s\" in:\n%s", text, output);
+}
+
+/* A block of two lines: one computes for 3 s, one waits for 1 s.  A session for each mode. */
+static void build_sampled(uint32_t session, uint64_t cpu_time)
+{
+	const struct log_builder_execution all = {
+		.statement = 1, .cells = { { LOG_CELL_FINISHED, 1 }, { 8, 3000 }, { 9, 1 } }
+	};
+	const struct log_builder_node nodes[] = {
+		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 0, 0, 0, 0 },
+		{ 1, 1, LOG_NODE_LINE, 8, 0, 3 * (uint64_t)SECOND, 30000, 1000, cpu_time },
+		{ 1, 1, LOG_NODE_LINE, 9, 0, SECOND, 10000, 0, 0 },
+	};
+
+	log_builder_totals(&builder, session, 40000, 4 * (uint64_t)SECOND);
+	log_builder_counters(&builder, session, &all);
+	log_builder_nodes(&builder, session, 1, nodes, 3);
+}
+
+static void build_grouped(uint32_t session, enum log_mode mode)
+{
+	const uint64_t s = SECOND;
+	const uint64_t coarse[][LOG_GROUP_CELLS] = {
+		{ 3000, 3 * s, 3 * s, 3 * s + 1000, 3 * s + 1000, 1000, 1000 }, { 1, s, s }
+	};
+	const uint64_t measured[][LOG_GROUP_CELLS] = {
+		{ 3000, 3 * s, 3 * s, 0, 0, 900000, 1100000 }, { 1, s, s, 0, 0, s, s }
+	};
+	struct log_builder_execution all = {
+		.statement = 1,
+		.cells = { { LOG_CELL_FINISHED, 1 }, { LOG_CELL_ELAPSED, 4 * s } },
+	};
+
+	for (uint32_t i = 0; i < 2; i++)
+		log_builder_group(&all, 8 + 8 * i,
+				  mode == LOG_MODE_COARSE ? coarse[i] : measured[i]);
+	if (mode == LOG_MODE_COARSE)
+		log_builder_totals(&builder, session, 0, 4 * s);
+	log_builder_counters(&builder, session, &all);
+}
+
+static void define(uint32_t session, enum log_mode mode)
+{
+	log_builder_session(&builder, session);
+	log_builder_session_of_mode(&builder, session, 0, mode, NULL);
+	log_builder_text(&builder, 1, 0, "execute block");
+	log_builder_statement(&builder, 1, 100, "BLOCK", NULL, NULL, 1);
+	log_builder_line(&builder, 1, 7, 3, 8);
+	log_builder_line(&builder, 1, 8, 3, mode == LOG_MODE_SAMPLED ? 9 : 16);
+}
+
+START_TEST(sampled)
+{
+	build_sampled(1, 3 * (uint64_t)SECOND + 1000);
+	define(1, LOG_MODE_SAMPLED);
+	run(&command_report, NULL);
+	assert_said(", sampled every 100.0 µs");
+	assert_said("Sampled   4.000 s in 40000 samples, 3 more were torn\n");
+	assert_said("Cost      profiling itself took about 1.0 µs (2.5 ns a line, 3.0 ns a fetch, "
+		    "0.1 ns a request), which is not in these times\n");
+	assert_said("    %     self     wait    total  samples  count  line  where\n"
+		    "75.00  3.000 s  0.000 s  3.000 s    30000   3000   7:3  execute block\n"
+		    "25.00  1.000 s  1.000 s  1.000 s    10000      1   8:3  execute block\n");
+	assert_not_said("Coarse");
+	assert_not_said("Measured");
+	run(&command_dump, "--info");
+	assert_said("  samples      40000 of 4.000 s, 3 torn of 300 ns\n");
+	assert_said(
+		"  interval     100.0 µs asked for, 100.0 µs reached: 4.000 s in 40003 wake-ups, "
+		"1 of them late to spare the CPU\n");
+	assert_said("  cost         1.0 µs (2.5 ns a line, 3.0 ns a fetch, 0.1 ns a request)\n");
+}
+END_TEST
+
+/* Nothing is said of waiting if no CPU time was taken. */
+START_TEST(no_cpu_time)
+{
+	build_sampled(1, 0);
+	define(1, LOG_MODE_SAMPLED);
+	run(&command_report, NULL);
+	assert_said("    %     self    total  samples  count  line  where\n");
+}
+END_TEST
+
+START_TEST(coarse)
+{
+	build_grouped(1, LOG_MODE_COARSE);
+	define(1, LOG_MODE_COARSE);
+	run(&command_report, NULL);
+	assert_said(", coarse every 100.0 µs");
+	assert_said("Coarse    4.000 s of lines and record sources, by a clock");
+	assert_said("Cost      profiling itself took about 1.0 µs");
+	assert_said("    %     self     wait    total  count  line  where\n"
+		    "75.00  3.000 s  0.000 s  3.000 s   3000   7:3  execute block\n"
+		    "25.00  1.000 s  1.000 s  1.000 s      1   8:3  execute block\n"
+		    " 0.00  0.000 s           4.000 s      1        execute block\n");
+	assert_not_said("Sampled");
+	assert_not_said("Outside");
+	run(&command_dump, "--info");
+	assert_said("  interval     100.0 µs asked for");
+	assert_not_said("  samples");
+}
+END_TEST
+
+START_TEST(measured)
+{
+	build_grouped(1, LOG_MODE_MEASURED);
+	define(1, LOG_MODE_MEASURED);
+	run(&command_report, NULL);
+	assert_said(", measured, with");
+	assert_said("Measured  4.000 s of lines and record sources, each timed\n");
+	assert_said("    %     self    total  count  line  where\n"
+		    "75.00  3.000 s  3.000 s   3000   7:3  execute block\n");
+	assert_not_said("Cost");
+	run(&command_dump, "--info");
+	assert_said("  mode         measured, with");
+	assert_not_said("  interval");
+	assert_not_said("  cost");
+}
+END_TEST
+
+/* The same lines in sessions of several modes are one row each. */
+START_TEST(mixed)
+{
+	build_sampled(1, 3 * (uint64_t)SECOND);
+	build_grouped(2, LOG_MODE_COARSE);
+	build_grouped(3, LOG_MODE_MEASURED);
+	define(1, LOG_MODE_SAMPLED);
+	define(2, LOG_MODE_COARSE);
+	define(3, LOG_MODE_MEASURED);
+	run(&command_report, NULL);
+	assert_said("Sampled   4.000 s in");
+	assert_said("Coarse    4.000 s of");
+	assert_said("Measured  4.000 s of");
+	assert_said("    %     self     wait     total  samples  count  line  where\n"
+		    "75.00  9.000 s  0.000 s   9.000 s    30000   9000   7:3  execute block\n"
+		    "25.00  3.000 s  2.000 s   3.000 s    10000      3   8:3  execute block\n"
+		    " 0.00  0.000 s           12.000 s        0      3        execute block\n");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("report");
+	TCase *tcase = tcase_create("report");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	command_init();
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_test(tcase, sampled);
+	tcase_add_test(tcase, no_cpu_time);
+	tcase_add_test(tcase, coarse);
+	tcase_add_test(tcase, measured);
+	tcase_add_test(tcase, mixed);
+	suite_add_tcase(suite, tcase);
+
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
