@@ -44,7 +44,7 @@ static int64_t moment(void)
 	return clock_is_ours ? clock_told() : ns_now(CLOCK_MONOTONIC_RAW);
 }
 
-static struct span_times end_span(struct session *session, uint64_t *group, const void *key,
+static struct span_times end_span(struct session *session, uint64_t *group, uint64_t key,
 				  uint64_t time, bool is_line)
 {
 	struct frame_stack *stack = session->stack;
@@ -71,8 +71,8 @@ static struct span_times end_span(struct session *session, uint64_t *group, cons
 
 static __attribute__((noinline)) void keep_coarse_time(struct session *session,
 						       const struct request *request, uint32_t cell,
-						       uint64_t *group, const void *key,
-						       uint64_t time)
+						       uint64_t *group, uint64_t key, uint64_t time,
+						       bool is_line)
 {
 	struct span_times times;
 
@@ -80,7 +80,7 @@ static __attribute__((noinline)) void keep_coarse_time(struct session *session,
 		return;
 	if (unlikely(!is_back(session->stack)))
 		come_back(session);
-	times = end_span(session, group, key, time, key == request);
+	times = end_span(session, group, key, time, is_line);
 	add_to_cell(group + LOG_GROUP_TOTAL_CPU, times.total_cpu);
 	add_to_cell(group + LOG_GROUP_SELF_CPU, times.self_cpu);
 	add_to_cell(group + LOG_GROUP_TOTAL_COST, times.total_cost);
@@ -89,7 +89,7 @@ static __attribute__((noinline)) void keep_coarse_time(struct session *session,
 }
 
 /* What the position shows is of no use here, but that the attachment is busy. */
-static hot_inline void keep_measured_time(struct session *session, uint64_t *group, const void *key,
+static hot_inline void keep_measured_time(struct session *session, uint64_t *group, uint64_t key,
 					  uint64_t time, bool is_line, enum log_event event)
 {
 	struct frame_stack *stack = session->stack;
@@ -117,6 +117,20 @@ static inline uint64_t elapsed(struct fb_profiler_stats *stats)
 }
 
 /*
+ * The keys of spans: of no other request, for those come and go in the same memory, and what encloses
+ * one of them needn't enclose the next.
+ */
+static inline uint64_t line_key(int64_t request_id)
+{
+	return (uint64_t)request_id << 24;
+}
+
+static inline uint64_t source_key(int64_t request_id, const struct record_source *source)
+{
+	return (uint64_t)request_id << 24 | source->cell;
+}
+
+/*
  * All lines of a request are of one key: whatever encloses one of them encloses the next one too.  A
  * line began after the last one had ended, so if the clock has not moved on since then, nothing is to
  * be kept.
@@ -141,13 +155,15 @@ static hot_inline void after_line(struct fb_profiler_session *interface, int64_t
 		return;
 	add_to_cell(group + LOG_GROUP_COUNT, 1);
 	if (!coarse) {
-		keep_measured_time(session, group, request, elapsed(stats), true, LOG_EVENT_LINE);
+		keep_measured_time(session, group, line_key(request_id), elapsed(stats), true,
+				   LOG_EVENT_LINE);
 		return;
 	}
 	frame_stack_add_cost(session->stack, session->stack->event_cost[LOG_EVENT_LINE]);
 	if (unlikely(request->jumped != clock_thread.jumped)) {
 		request->jumped = clock_thread.jumped;
-		keep_coarse_time(session, request, line->cell, group, request, elapsed(stats));
+		keep_coarse_time(session, request, line->cell, group, line_key(request_id),
+				 elapsed(stats), true);
 	}
 }
 
@@ -174,14 +190,15 @@ static hot_inline void after_record_source(struct fb_profiler_session *interface
 	add_to_cell(group + LOG_GROUP_COUNT, 1);
 	time = elapsed(stats);
 	if (!coarse) {
-		keep_measured_time(session, group, source, time, false,
+		keep_measured_time(session, group, source_key(request_id, source), time, false,
 				   fetch ? source->fetch : LOG_EVENT_OPEN);
 		return;
 	}
 	frame_stack_add_cost(session->stack,
 			     session->stack->event_cost[fetch ? source->fetch : LOG_EVENT_OPEN]);
 	if (unlikely(time > clock_since_jump()))
-		keep_coarse_time(session, request, cell, group, source, time);
+		keep_coarse_time(session, request, cell, group, source_key(request_id, source),
+				 time, false);
 }
 
 static unsigned get_flags(struct fb_profiler_session *interface)

@@ -4,10 +4,9 @@
 #include "spans.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
-/* What is joined here can't be joined with others by its key. */
-static const char joined;
+/* What is joined for want of room can't be joined with others by its key. */
+#define JOINED UINT64_MAX
 
 static void join(struct span *span, const struct span *later)
 {
@@ -27,7 +26,7 @@ static void make_room(struct spans *spans)
 
 		join(&pair, &spans->span[from + 1]);
 		pair.end = spans->span[from].end;
-		pair.key = pair.key || spans->span[from + 1].key ? &joined : NULL;
+		pair.key = pair.key || spans->span[from + 1].key ? JOINED : 0;
 		spans->span[to++] = pair;
 	}
 	for (; from < SPANS_ROOM; from++)
@@ -70,8 +69,8 @@ static bool join_same(struct spans *spans, const struct span *span)
 	return true;
 }
 
-static struct span_times take_in(struct spans *spans, const void *key, const void *outside,
-				 int64_t end, uint64_t time)
+static struct span_times take_in(struct spans *spans, uint64_t key, uint64_t outside, int64_t end,
+				 uint64_t time)
 {
 	struct span_times times = { .total = time, .self = time };
 	struct span span = { .end = end, .time = time, .key = key };
@@ -99,12 +98,12 @@ static struct span_times take_in(struct spans *spans, const void *key, const voi
 	return times;
 }
 
-struct span_times spans_end(struct spans *spans, const void *key, int64_t end, uint64_t time)
+struct span_times spans_end(struct spans *spans, uint64_t key, int64_t end, uint64_t time)
 {
-	return take_in(spans, key, NULL, end, time);
+	return take_in(spans, key, 0, end, time);
 }
 
-struct span_times spans_end_apart(struct spans *spans, const void *key, int64_t end, uint64_t time)
+struct span_times spans_end_apart(struct spans *spans, uint64_t key, int64_t end, uint64_t time)
 {
 	return take_in(spans, key, key, end, time);
 }

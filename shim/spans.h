@@ -33,7 +33,7 @@
 struct span {
 	int64_t end;
 	uint64_t time, cost, cpu; /* in all, in ns */
-	const void *key;	  /* NULL: a look */
+	uint64_t key;		  /* 0: a look */
 };
 
 struct spans {
@@ -51,16 +51,16 @@ struct span_times {
 void spans_look(struct spans *spans, int64_t moment, uint64_t cost, uint64_t cpu);
 
 /* Something has ended at `end` that took `time`. */
-struct span_times spans_end(struct spans *spans, const void *key, int64_t end, uint64_t time);
+struct span_times spans_end(struct spans *spans, uint64_t key, int64_t end, uint64_t time);
 
 /* The same, of a key whose spans are never within one another. */
-struct span_times spans_end_apart(struct spans *spans, const void *key, int64_t end, uint64_t time);
+struct span_times spans_end_apart(struct spans *spans, uint64_t key, int64_t end, uint64_t time);
 
 /*
  * The same, if it is easy: nothing was in it, and the last one that ended had the same key.  Returns
  * false, and has done nothing, if it isn't.
  */
-static inline bool spans_end_next(struct spans *spans, const void *key, int64_t end, uint64_t time,
+static inline bool spans_end_next(struct spans *spans, uint64_t key, int64_t end, uint64_t time,
 				  bool apart)
 {
 	struct span *last = &spans->span[spans->count - 1];
