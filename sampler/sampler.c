@@ -142,7 +142,8 @@ static void charge(struct sampler_target *target, uint64_t elapsed, bool torn, b
 		return;
 	add(&totals->wakeups, 1);
 	add(&totals->stretched, stretched);
-	add(&totals->cost, sample.cost);
+	if (target->cost) /* or it is the executing thread's to add up */
+		add(&totals->cost, sample.cost);
 	if (charged) {
 		add(&totals->samples, 1);
 		add(&totals->sampled_time, elapsed);
