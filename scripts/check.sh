@@ -43,7 +43,7 @@ unit_tests() {
 		make --no-print-directory -C "$directory" -j "$(nproc)" check TESTS=
 	say "running the unit tests in $(short "$directory")"
 	find "$directory/tests" \( -name '*.trs' -o -name '*.log' \) -delete
-	without_random_layout timeout -k 10 600 make --no-print-directory -C "$directory" check >"$log" 2>&1 </dev/null || rc=$?
+	without_random_layout timeout -k 10 600 make --no-print-directory -C "$directory" -j "$(nproc)" check >"$log" 2>&1 </dev/null || rc=$?
 	read -r good bad < <(count_unit_tests "$directory")
 	((good + bad)) || fail "no unit test ran in $(short "$directory"), see $(short "$log")"
 	((rc == 0 || bad)) || {
