@@ -41,6 +41,8 @@ struct frame_stack *frame_stack_new(void)
 	memset(stack->event_cost, 0, sizeof(stack->event_cost));
 	stack->cost_updated = 0;
 	stack->read_cost = 0;
+	memset(stack->own_work, 0, sizeof(stack->own_work));
+	stack->own_work_due = 0;
 	stack->cost_unit = 0;
 	stack->cost_mode = 0;
 	atomic_init(&stack->cost, 0);

@@ -126,7 +126,9 @@ struct frame_stack {
 	uint64_t event_cost[5]; /* by enum log_event, in units of COST_PER_NS_SHIFT; this and the */
 	uint64_t cost_unit;	/* next three: see shim/event_cost.h */
 	int64_t cost_updated;
-	int64_t read_cost; /* ns; measured mode: of a read of the clock */
+	int64_t read_cost;    /* ns; measured mode: of a read of the clock */
+	uint64_t own_work[5]; /* by enum log_event; this and the next one: see clock_exclude() */
+	int32_t own_work_due;
 	uint32_t cost_mode;
 	uint64_t cost_seen; /* of `cost`, the clock has been put back by so much */
 	int64_t first_jump; /* when the clock moved on, first since that was taken notice of */

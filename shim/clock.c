@@ -51,6 +51,9 @@ clock_function *clock_real = clock_by_system_call;
  */
 #define PAIRS_MISSED_MAX 8
 
+/* Work that took so many times as long as usual counts as no more than that. */
+#define OWN_WORK_OUTLIER 4
+
 /* Enough for their mean to be right to a ns; they take a µs together. */
 #define READS_TO_MEASURE 32
 
@@ -357,6 +360,26 @@ int clock_measure(struct timespec *time)
 	thread->offset += thread->read_cost;
 	thread->owed = thread->read_cost / 2;
 	return tell(thread, value > told ? value : told + 1, time);
+}
+
+void clock_exclude_measured(struct frame_stack *stack, unsigned event)
+{
+	struct clock_thread *thread = &clock_thread;
+	int64_t now = tick_clock_now(), took = now - thread->real - thread->owed;
+	uint64_t mean = stack->own_work[event], work;
+
+	thread->offset += took + (int64_t)(stack->event_cost[event] >> COST_PER_NS_SHIFT);
+	thread->owed = 0;
+	thread->real = now;
+	if (stack->own_work_due == 0 || !mean) {
+		work = ((uint64_t)(took > 0 ? took : 1) << COST_PER_NS_SHIFT) +
+		       stack->event_cost[event];
+		/* Interrupts are no usual way. */
+		if (mean && work > OWN_WORK_OUTLIER * mean)
+			work = OWN_WORK_OUTLIER * mean;
+		stack->own_work[event] = mean ? (7 * mean + work) / 8 : work;
+	}
+	stack->own_work_due = CLOCK_OWN_WORK_EVERY;
 }
 
 int64_t clock_read_cost(void)

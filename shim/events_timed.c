@@ -18,6 +18,7 @@ static __attribute__((noinline)) void come_back(struct session *session)
 	struct frame_stack *stack = session->stack;
 	bool was_idle = frame_stack_top(stack) & FRAME_TOP_IDLE;
 
+	clock_own_work_is_unusual(stack);
 	if (was_idle)
 		frame_stack_set_idle(stack, false);
 	if (was_idle || (clock_is_ours && !clock_is_inside(stack)))
@@ -26,7 +27,8 @@ static __attribute__((noinline)) void come_back(struct session *session)
 
 static inline bool is_back(const struct frame_stack *stack)
 {
-	return !(frame_stack_top(stack) & FRAME_TOP_IDLE) && clock_is_inside(stack);
+	return !(frame_stack_top(stack) & FRAME_TOP_IDLE) &&
+	       (!clock_is_ours || clock_is_inside(stack));
 }
 
 /* The innermost position that we know of: what ended last. */
@@ -96,19 +98,16 @@ static hot_inline void keep_measured_time(struct session *session, uint64_t *gro
 
 	if (unlikely(!is_back(stack)))
 		come_back(session);
-	if (likely(spans_end_next(&session->spans, key, moment(), time, is_line))) {
-		add_to_cell(group + LOG_GROUP_TOTAL, time);
-		add_to_cell(group + LOG_GROUP_SELF, time);
-	} else {
-		end_span(session, group, key, time, is_line);
-	}
+	add_to_cell(group + LOG_GROUP_TOTAL, time);
+	add_to_cell(group + LOG_GROUP_SELF,
+		    spans_end_timed(&session->spans, key, moment(), time, is_line ? key : 0));
 	if (unlikely(time < group[LOG_GROUP_MIN] || group[LOG_GROUP_COUNT] == 1))
 		set_cell(group + LOG_GROUP_MIN, time);
 	if (unlikely(time > group[LOG_GROUP_MAX]))
 		set_cell(group + LOG_GROUP_MAX, time);
 	session->started_at = 0;
-	if (likely(clock_is_inside(stack)))
-		clock_exclude((int64_t)(stack->event_cost[event] >> COST_PER_NS_SHIFT));
+	if (likely(clock_is_ours))
+		clock_exclude(stack, event);
 }
 
 static inline uint64_t elapsed(struct fb_profiler_stats *stats)
@@ -254,12 +253,16 @@ static void measured_finish(struct fb_profiler_session *self, struct fb_status *
 {
 	struct session *session = session_of(self);
 
-	clock_exclude_from(session->started_at ? session->started_at : tick_clock_now());
-	session->started_at = 0;
+	if (session->started_at) {
+		clock_own_work_is_unusual(session->stack);
+		clock_exclude_from(session->started_at);
+		session->started_at = 0;
+	} else {
+		clock_exclude_from_now(session->stack, LOG_EVENT_REQUEST);
+	}
 	on_request_finish(self, status, statement, request, timestamp, stats);
 	if (clock_is_inside(session->stack))
-		clock_exclude((int64_t)(session->stack->event_cost[LOG_EVENT_REQUEST] >>
-					COST_PER_NS_SHIFT));
+		clock_exclude(session->stack, LOG_EVENT_REQUEST);
 }
 
 /* clang-format off */

@@ -112,6 +112,7 @@ struct request *position_enter(struct session *session, int64_t statement_id, in
 	int error = errno;
 	struct request *request = table_get(&session->requests, request_id);
 
+	clock_own_work_is_unusual(session->stack);
 	if (!request)
 		request = request_start(session, statement_id, request_id, 0, 0,
 					ns_now(CLOCK_REALTIME));

@@ -45,6 +45,7 @@ uint64_t *request_find_cells(struct session *session, struct request *request,
 {
 	int error = errno;
 
+	clock_own_work_is_unusual(session->stack);
 	if (cell / LOG_BLOCK_CELLS >= request->counters->count &&
 	    !counters_grow(request->counters, session->stream.log, request->counters->blocks[0],
 			   cell)) {

@@ -459,6 +459,7 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 	session_watch_forks();
 	if (session) {
 		session->current = &no_request;
+		spans_clear(&session->spans);
 		session->options = *options;
 		/* The engine's own clock doesn't wait for the sampler: all its times are measured. */
 		if (!clock_is_ours && options->mode == LOG_MODE_COARSE)

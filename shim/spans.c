@@ -17,11 +17,11 @@ static void join(struct span *span, const struct span *later)
 }
 
 /* Joins pairs of the older half, so that this is not due again at the next span. */
-static void make_room(struct spans *spans)
+void spans_make_room(struct spans *spans)
 {
-	uint32_t to = 0, from = 0;
+	uint32_t to = 1, from = 1;
 
-	for (; from < SPANS_ROOM / 2; from += 2) {
+	for (; from <= SPANS_ROOM / 2; from += 2) {
 		struct span pair = spans->span[from];
 
 		join(&pair, &spans->span[from + 1]);
@@ -29,16 +29,16 @@ static void make_room(struct spans *spans)
 		pair.key = pair.key || spans->span[from + 1].key ? JOINED : 0;
 		spans->span[to++] = pair;
 	}
-	for (; from < SPANS_ROOM; from++)
+	for (; from <= SPANS_ROOM; from++)
 		spans->span[to++] = spans->span[from];
-	spans->count = to;
+	spans->count = to - 1;
 }
 
 static void push(struct spans *spans, const struct span *span)
 {
 	if (spans->count == SPANS_ROOM)
-		make_room(spans);
-	spans->span[spans->count++] = *span;
+		spans_make_room(spans);
+	spans->span[++spans->count] = *span;
 }
 
 void spans_look(struct spans *spans, int64_t moment, uint64_t cost, uint64_t cpu)
@@ -55,11 +55,11 @@ static bool join_same(struct spans *spans, const struct span *span)
 	uint32_t looks = 0;
 	struct span *before;
 
-	while (looks < spans->count && !spans->span[spans->count - looks - 1].key)
+	while (looks < spans->count && !spans->span[spans->count - looks].key)
 		looks++;
 	if (looks == spans->count)
 		return false;
-	before = &spans->span[spans->count - looks - 1];
+	before = &spans->span[spans->count - looks];
 	if (before->key != span->key)
 		return false;
 	join(before, span);
@@ -76,8 +76,8 @@ static struct span_times take_in(struct spans *spans, uint64_t key, uint64_t out
 	struct span span = { .end = end, .time = time, .key = key };
 	int64_t start = end - (int64_t)time;
 
-	while (spans->count && spans->span[spans->count - 1].end > start) {
-		const struct span *inner = &spans->span[spans->count - 1];
+	while (spans->span[spans->count].end > start) {
+		const struct span *inner = &spans->span[spans->count];
 
 		if (inner->key && inner->key == outside)
 			break;

@@ -38,7 +38,7 @@ struct span {
 
 struct spans {
 	uint32_t count;
-	struct span span[SPANS_ROOM];
+	struct span span[1 + SPANS_ROOM]; /* the first one is older than all, and stays */
 };
 
 struct span_times {
@@ -56,26 +56,44 @@ struct span_times spans_end(struct spans *spans, uint64_t key, int64_t end, uint
 /* The same, of a key whose spans are never within one another. */
 struct span_times spans_end_apart(struct spans *spans, uint64_t key, int64_t end, uint64_t time);
 
-/*
- * The same, if it is easy: nothing was in it, and the last one that ended had the same key.  Returns
- * false, and has done nothing, if it isn't.
- */
-static inline bool spans_end_next(struct spans *spans, uint64_t key, int64_t end, uint64_t time,
-				  bool apart)
-{
-	struct span *last = &spans->span[spans->count - 1];
+/* Frees some room at the older end. */
+void spans_make_room(struct spans *spans);
 
-	if (!spans->count || last->key != key || (!apart && last->end > end - (int64_t)time))
-		return false;
-	last->time += time;
+/*
+ * The same without looks, thus without costs and CPU time, for each and every span; returns the self
+ * time.  Spans with the key `outside` are not within this one: its own, if it is apart; else 0.
+ */
+static inline uint64_t spans_end_timed(struct spans *spans, uint64_t key, int64_t end,
+				       uint64_t time, uint64_t outside)
+{
+	struct span *last = &spans->span[spans->count];
+	int64_t start = end - (int64_t)time;
+	uint64_t self = time;
+
+	for (; last->end > start && last->key != outside; last--)
+		self -= last->time < self ? last->time : self;
+	if (last->key == key) {
+		last->time += time;
+	} else {
+		if (__builtin_expect(last == &spans->span[SPANS_ROOM], 0)) {
+			spans->count = SPANS_ROOM;
+			spans_make_room(spans);
+			last = &spans->span[spans->count];
+		}
+		last++;
+		last->key = key;
+		last->time = time;
+	}
 	last->end = end;
-	return true;
+	spans->count = (uint32_t)(last - spans->span);
+	return self;
 }
 
-/* Nothing encloses what is there. */
+/* Nothing encloses what is there.  Also to be called before the first span. */
 static inline void spans_clear(struct spans *spans)
 {
 	spans->count = 0;
+	spans->span[0].end = INT64_MIN;
 }
 
 #endif

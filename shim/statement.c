@@ -208,6 +208,7 @@ struct line *line_search(struct session *session, struct statement *statement, u
 	if (unlikely(line->key == NO_LINE)) {
 		int error = errno;
 
+		clock_own_work_is_unusual(session->stack);
 		line = line_define(session, statement, key);
 		errno = error;
 		if (!line) {

@@ -18,7 +18,7 @@ struct node {
 };
 
 static struct node nodes[NODES];
-static struct spans spans;
+static struct spans spans, timed; /* the latter without looks, as in measured mode */
 static int64_t now;
 static uint64_t state;
 static bool only_seen; /* spans without a look in them are not told, as in coarse mode */
@@ -62,6 +62,16 @@ static void pass(struct span_times *self)
 	self->self++;
 }
 
+/* A span ends, by both ways to keep them. */
+static struct span_times end_span(uint64_t key, int64_t end, uint64_t time, bool apart)
+{
+	struct span_times times =
+		apart ? spans_end_apart(&spans, key, end, time) : spans_end(&spans, key, end, time);
+
+	ck_assert_uint_eq(spans_end_timed(&timed, key, end, time, apart ? key : 0), times.self);
+	return times;
+}
+
 /* Returns by how much its end was told late. */
 static uint64_t execute(unsigned number, unsigned depth, struct span_times *all)
 {
@@ -97,7 +107,7 @@ static uint64_t execute(unsigned number, unsigned depth, struct span_times *all)
 		return 0;
 	now += (int64_t)late;
 	nodes[number].late += late;
-	found = spans_end(&spans, number + 1, now, self.total);
+	found = end_span(number + 1, now, self.total, false);
 	add(&nodes[number].expected, &self);
 	add(&nodes[number].found, &found);
 	return late;
@@ -127,6 +137,7 @@ START_TEST(a_plan)
 		lateness = 0;
 		memset(nodes, 0, sizeof(nodes));
 		spans_clear(&spans);
+		spans_clear(&timed);
 		for (unsigned i = 1; i < NODES; i++)
 			nodes[i].parent = (unsigned)random_below(i);
 		for (unsigned calls = 0; calls < 3; calls++)
@@ -151,6 +162,7 @@ START_TEST(late_ends)
 		lateness = 1 + 5 * (round % 4);
 		memset(nodes, 0, sizeof(nodes));
 		spans_clear(&spans);
+		spans_clear(&timed);
 		for (unsigned i = 1; i < NODES; i++)
 			nodes[i].parent = (unsigned)random_below(i);
 		for (unsigned calls = 0; calls < 3; calls++)
@@ -179,14 +191,15 @@ START_TEST(late_lines)
 	struct span_times times;
 
 	spans_clear(&spans);
-	times = spans_end_apart(&spans, LINES, 1000 + 40, 700);
+	spans_clear(&timed);
+	times = end_span(LINES, 1000 + 40, 700, true);
 	ck_assert_uint_eq(times.self, 700);
-	times = spans_end(&spans, FETCH, 1600 + 50, 200);
+	times = end_span(FETCH, 1600 + 50, 200, false);
 	ck_assert_uint_eq(times.self, 200);
-	times = spans_end_apart(&spans, LINES, 2000 + 10, 1000);
+	times = end_span(LINES, 2000 + 10, 1000, true);
 	ck_assert_uint_eq(times.total, 1000);
 	ck_assert_uint_eq(times.self, 800);
-	times = spans_end(&spans, FETCH, 2300 + 20, 2100);
+	times = end_span(FETCH, 2300 + 20, 2100, false);
 	ck_assert_uint_eq(times.self, 400);
 	ck_assert_uint_eq(spans.count, 1);
 }
@@ -200,9 +213,9 @@ START_TEST(without_room)
 	spans_clear(&spans);
 	spans_look(&spans, 500, 7, 9);
 	for (unsigned i = 0; i < 1000; i++)
-		spans_end(&spans, i + 1, 1005 + 10 * (int64_t)i, 5);
+		end_span(i + 1, 1005 + 10 * (int64_t)i, 5, false);
 	ck_assert_uint_le(spans.count, SPANS_ROOM);
-	times = spans_end(&spans, 5000, 20000, 20000);
+	times = end_span(5000, 20000, 20000, false);
 	ck_assert_uint_eq(times.total, 20000);
 	ck_assert_uint_eq(times.self, 15000);
 	ck_assert_uint_eq(times.total_cost, 7);
