@@ -121,13 +121,13 @@ struct frame_stack {
 	alignas(128) void *thread; /* whose clock is ours, see clock.h; NULL: nobody's */
 	struct frame_stack *outer; /* what that thread executed before and will come back to */
 	enum clock_mode clock_mode;
-	uint32_t bare_depth;	/* depth with only the outermost request on the stack; 0: unknown */
-	uint32_t pairs_missed;	/* this and the next four: see clock.h */
-	uint64_t event_cost[5]; /* by enum log_event, in units of COST_PER_NS_SHIFT; this and the */
-	uint64_t cost_unit;	/* next three: see shim/event_cost.h */
+	uint32_t bare_depth;   /* depth with only the outermost request on the stack; 0: unknown */
+	uint32_t pairs_missed; /* this and the next four: see clock.h */
+	int64_t event_cost[5]; /* by enum log_event, in units of COST_PER_NS_SHIFT; this and the */
+	uint64_t cost_unit;    /* next three: see shim/event_cost.h */
 	int64_t cost_updated;
-	int64_t read_cost;    /* ns; measured mode: of a read of the clock */
-	uint64_t own_work[5]; /* by enum log_event; this and the next one: see clock_exclude() */
+	int64_t read_cost;   /* ns; measured mode: of a read of the clock */
+	int64_t own_work[5]; /* by enum log_event; this and the next one: see clock_exclude() */
 	int32_t own_work_due;
 	uint32_t cost_mode;
 	uint64_t cost_seen; /* of `cost`, the clock has been put back by so much */
@@ -176,10 +176,11 @@ static inline uint32_t frame_stack_depth(const struct frame_stack *stack)
 }
 
 /* Counts what an event costs, in units of COST_PER_NS_SHIFT. */
-static inline void frame_stack_add_cost(struct frame_stack *stack, uint64_t cost)
+static inline void frame_stack_add_cost(struct frame_stack *stack, int64_t cost)
 {
 	atomic_store_explicit(&stack->cost,
-			      atomic_load_explicit(&stack->cost, memory_order_relaxed) + cost,
+			      atomic_load_explicit(&stack->cost, memory_order_relaxed) +
+				      (uint64_t)cost,
 			      memory_order_relaxed);
 }
 

@@ -51,7 +51,7 @@ clock_function *clock_real = clock_by_system_call;
  */
 #define PAIRS_MISSED_MAX 8
 
-/* Work that took so many times as long as usual counts as no more than that. */
+/* Work that took so many times as long as usual, or that part of it, is something else. */
 #define OWN_WORK_OUTLIER 4
 
 /* Enough for their mean to be right to a ns; they take a µs together. */
@@ -366,20 +366,24 @@ void clock_exclude_measured(struct frame_stack *stack, unsigned event)
 {
 	struct clock_thread *thread = &clock_thread;
 	int64_t now = tick_clock_now(), took = now - thread->real - thread->owed;
-	uint64_t mean = stack->own_work[event], work;
+	int64_t work = (took << COST_PER_NS_SHIFT) + stack->event_cost[event];
+	int64_t mean = stack->own_work[event];
 
-	thread->offset += took + (int64_t)(stack->event_cost[event] >> COST_PER_NS_SHIFT);
+	if (work <= 0)
+		work = 1;
+	thread->offset += work >> COST_PER_NS_SHIFT;
 	thread->owed = 0;
 	thread->real = now;
-	if (stack->own_work_due == 0 || !mean) {
-		work = ((uint64_t)(took > 0 ? took : 1) << COST_PER_NS_SHIFT) +
-		       stack->event_cost[event];
-		/* Interrupts are no usual way. */
-		if (mean && work > OWN_WORK_OUTLIER * mean)
-			work = OWN_WORK_OUTLIER * mean;
-		stack->own_work[event] = mean ? (7 * mean + work) / 8 : work;
+	if (stack->own_work_due < 0) {
+		stack->own_work_due = ~stack->own_work_due;
+		return;
 	}
-	stack->own_work_due = CLOCK_OWN_WORK_EVERY;
+	stack->own_work_due = CLOCK_OWN_WORK_EVERY - 1;
+	if (!mean || work < mean / OWN_WORK_OUTLIER)
+		mean = work; /* what was taken for usual was not */
+	else if (work > mean * OWN_WORK_OUTLIER)
+		work = mean * OWN_WORK_OUTLIER; /* an interrupt */
+	stack->own_work[event] = (7 * mean + work) / 8;
 }
 
 int64_t clock_read_cost(void)

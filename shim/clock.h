@@ -69,7 +69,7 @@ struct clock_thread {
 	int64_t real;	   /* when it was told last, or what has been left out since */
 	int64_t read_cost; /* what a read of the clock takes … */
 	int64_t owed; /* … of which so much would be left out twice by an event that follows */
-	uint64_t fraction; /* of a ns, that is still to be left out */
+	int64_t fraction; /* of a ns, that is still to be left out */
 	int64_t look_closer_at;
 
 	int64_t first; /* when that was, really, if it may have been the first of a pair; else 0 */
@@ -185,7 +185,7 @@ void clock_exclude_measured(struct frame_stack *stack, unsigned event);
 static inline void clock_exclude(struct frame_stack *stack, unsigned event)
 {
 	struct clock_thread *thread = &clock_thread;
-	uint64_t work = stack->own_work[event];
+	int64_t work = stack->own_work[event];
 
 	if (__builtin_expect(stack->own_work_due <= 0 || !work, 0)) {
 		clock_exclude_measured(stack, event);
@@ -194,12 +194,14 @@ static inline void clock_exclude(struct frame_stack *stack, unsigned event)
 	stack->own_work_due--;
 	work += thread->fraction;
 	thread->fraction = work & ((1u << COST_PER_NS_SHIFT) - 1);
-	thread->offset += (int64_t)(work >> COST_PER_NS_SHIFT);
+	thread->offset += work >> COST_PER_NS_SHIFT;
 }
 
+/* Until the next clock_exclude(): negative, with the number of events to come kept as its complement. */
 static inline void clock_own_work_is_unusual(struct frame_stack *stack)
 {
-	stack->own_work_due = -1;
+	if (stack->own_work_due >= 0)
+		stack->own_work_due = ~stack->own_work_due;
 }
 
 /* `moment` is of tick_clock_now(). */

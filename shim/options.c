@@ -15,7 +15,7 @@
 /* Longer words are certainly wrong: they are cut here, and end in dots. */
 #define WORD_SIZE 64
 
-#define MODE_DEFAULT LOG_MODE_SAMPLED
+#define MODE_DEFAULT LOG_MODE_COARSE
 
 void options_init(struct options *options)
 {

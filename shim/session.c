@@ -117,7 +117,10 @@ static void put_event_costs(struct session *session)
 {
 	for (unsigned i = 0; i < LOG_EVENTS; i++)
 		set_cell(&session->target.totals->event_cost[i],
-			 (session->stack->event_cost[i] * 1000) >> COST_PER_NS_SHIFT);
+			 session->stack->event_cost[i] > 0 ?
+				 (uint64_t)(session->stack->event_cost[i] * 1000) >>
+					 COST_PER_NS_SHIFT :
+				 0);
 }
 
 static void put_session_end(struct session *session, enum log_session_end how, int64_t time)

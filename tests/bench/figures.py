@@ -73,6 +73,12 @@ class Figures:
         intervals = [run.interval_us for run in self.groups.get((test, mode), []) if run.interval_us is not None]
         return statistics.median(intervals) if intervals else None
 
+    def truth(self, test: str, mode: str) -> Spread | None:
+        """What the profiler says the statement took over what it takes without one."""
+        runs, off = self.groups.get((test, mode), []), self.seconds(test, "off")
+        told = [run.reported for run in runs if run.reported is not None]
+        return Spread.of(told) / off.median if told and off and off.median else None
+
     def waited(self) -> Spread | None:
         """How much of their time the statements waited for a CPU: what else the machine did."""
         shares = [run.waited for runs in self.groups.values() for run in runs if run.waited is not None]
@@ -129,6 +135,8 @@ def tables(figures: Figures) -> list[Table]:
               lambda test, mode: formatted(figures.over(test, mode, MODES[mode].stock), "{:.2f}")),
         table("Event overhead cut against the stock profiler", profiled, ours,
               lambda test, mode: formatted(figures.cut(test, mode), "{:.0%}")),
+        table("Time that the profiler reports for the statement over the time of off: 1 is the truth", profiled,
+              figures.modes, lambda test, mode: formatted(figures.truth(test, mode), "{}")),
         table("The sampler's share of a CPU, and the mean interval that it reached", profiled, figures.modes, sampler),
     ]
     return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
@@ -152,4 +160,5 @@ def read_csv(file: TextIO) -> list[Run]:
         return float(text) if text else None
 
     return [Run(row["test"], row["mode"], int(row["run"]), float(row["seconds"]), number(row["waited"]),
-                number(row["sampler_seconds"]), number(row["interval_us"])) for row in csv.DictReader(file)]
+                number(row["sampler_seconds"]), number(row["interval_us"]),
+                number(row.get("reported", ""))) for row in csv.DictReader(file)]

@@ -6,7 +6,9 @@ finished after it; neither is timed. The time is isql's own ("set stats on").
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import os
 import re
 import shlex
@@ -63,6 +65,11 @@ class Mode:
     def profiles(self) -> bool:
         return self.options is not None
 
+    @property
+    def fills_tables(self) -> bool:
+        """The stock profiler's, in the database."""
+        return self.profiles and (not self.preload or "MODE=CLOCK" in self.environment.values())
+
 
 BOTH, AFTER, CLOCK = "floor-before-after", "floor-after", "floor-clock"
 
@@ -95,6 +102,20 @@ class Run:
     waited: float | None = None           # how much of the time isql could run it had to wait for a CPU
     sampler_seconds: float | None = None  # CPU time of the thread that moves the clock on
     interval_us: float | None = None      # how far apart its samples were, on average
+    reported: float | None = None         # seconds that the profiler says the statement took
+
+
+# What the stock profiler says the statement took, in ns. It has no time of a request, so that of its lines, or of the
+# record source that is the root of its plan, whichever is more.
+STOCK_TIME = """
+select cast(max(ns) as bigint) "reported" from (
+  select sum(total_elapsed_time) ns from plg$prof_psql_stats group by profile_id, statement_id, request_id
+  union all
+  select s.open_total_elapsed_time + s.fetch_total_elapsed_time
+  from plg$prof_record_source_stats s
+  join plg$prof_record_sources r using (profile_id, statement_id, cursor_id, record_source_id)
+  where r.parent_record_source_id is null)^
+"""
 
 
 class Failed(Exception):
@@ -130,11 +151,14 @@ class Bench:
             raise Failed(failure(result.stdout))
         return result.stdout
 
-    def script(self, database: Path, statement: str, options: str | None) -> str:
+    def script(self, database: Path, statement: str, mode: Mode) -> str:
         start, finish = "", ""
-        if options is not None:
-            start = f"select rdb$profiler.start_session('bench', null, null, null, '{options}') from rdb$database^\n"
-            finish = "execute procedure rdb$profiler.finish_session(false)^\n"
+        if mode.profiles:
+            start = ("select rdb$profiler.start_session('bench', null, null, null, '" + mode.options
+                     + "') from rdb$database^\n")
+            finish = "execute procedure rdb$profiler.finish_session(true)^\n"
+        if mode.fills_tables:
+            finish += "commit^\nset list on^" + STOCK_TIME
         return (f"connect '{database}';\nset term ^;\n{start}set stats on^\n{statement}^\nset stats off^\n"
                 # While its threads are still there: the shell's parent is isql.
                 f"shell grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat^\n{finish}")
@@ -142,9 +166,11 @@ class Bench:
     def refusal(self, mode: Mode) -> str:
         """What the engine says if such a session can't be started."""
         try:
-            self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode.options), mode)
+            self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode), mode)
         except Failed as failed:
             return str(failed)
+        finally:
+            shutil.rmtree(self.work / "log", ignore_errors=True)
         return ""
 
     def prepare(self, name: str) -> None:
@@ -155,15 +181,20 @@ class Bench:
         mode = MODES[mode_name]
         database = self.work / "run.fdb"
         shutil.copyfile(self.work / f"template{name}.fdb", database)
-        output = self.isql(self.script(database, TESTS[name].statement, mode.options), mode)
-        interval = None
+        output = self.isql(self.script(database, TESTS[name].statement, mode), mode)
+        interval, reported = None, stock_seconds(output)
         if logs := list(self.work.glob("log/*.fbprof")):
-            info = subprocess.run([DIST / "bin/fbprof-dump", "--info", *logs], capture_output=True,
-                                  encoding="utf-8", check=True)
-            interval = mean_interval_us(info.stdout)
+            interval = mean_interval_us(dump("--info", *logs))
+            reported = longest_seconds(dump("--table", "requests", *logs))
         database.unlink()
         shutil.rmtree(self.work / "log", ignore_errors=True)
-        return Run(name, mode_name, number, elapsed_seconds(output), waited(output), sampler_seconds(output), interval)
+        return Run(name, mode_name, number, elapsed_seconds(output), waited(output), sampler_seconds(output), interval,
+                   reported)
+
+
+def dump(*arguments: str | Path) -> str:
+    return subprocess.run([DIST / "bin/fbprof-dump", *arguments], capture_output=True, encoding="utf-8",
+                          check=True).stdout
 
 
 # What the programs print --------------------------------------------------------------------------
@@ -176,6 +207,17 @@ def failure(output: str) -> str:
 
 def elapsed_seconds(output: str) -> float:
     return float(re.search(r"Elapsed time\s*=\s*([0-9.]+)", output).group(1))
+
+
+def stock_seconds(output: str) -> float | None:
+    found = re.search(r"^reported +(\d+)", output, re.MULTILINE)
+    return int(found.group(1)) / 1e9 if found else None
+
+
+def longest_seconds(requests: str) -> float | None:
+    """Of the statement that took longest: that is the one."""
+    times = [int(row["total_elapsed_time"] or 0) for row in csv.DictReader(io.StringIO(requests))]
+    return max(times) / 1e9 if times else None
 
 
 def sampler_seconds(output: str) -> float | None:
