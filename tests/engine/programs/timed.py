@@ -7,6 +7,7 @@ unprofiled, unprofiled the CPU time that the statement took without a session.
 The scenario two_densities has two statements instead, in turn: {texts, alone}.
 """
 
+import statistics
 import time
 
 from client import Client, DatabaseError, program
@@ -140,12 +141,18 @@ def time_alone(client: Client, texts, rounds: int) -> list[float]:
 
 
 def run_in_turn(client: Client, options: str | None) -> dict:
+    """Each statement profiled, and unprofiled while the session pauses: both meet the same machine."""
     texts = DENSE, SPARSE
-    alone = time_alone(client, texts, 25)
+    watches = [[Stopwatch() for _ in range(40)] for _ in texts]
     client.start_session('two densities', options)
     cursor = client.connection.cursor()
     statements = [cursor.prepare(text) for text in texts]
-    for _ in range(40):
+    for watch in zip(*watches):
+        client.profiler('pause_session(false)')
+        for number, statement in enumerate(statements):
+            with watch[number]:
+                cursor.execute(statement)
+        client.profiler('resume_session')
         for statement in statements:
             cursor.execute(statement)
     cursor.close()
@@ -153,7 +160,7 @@ def run_in_turn(client: Client, options: str | None) -> dict:
         statement.free()
     client.finish_session()
     client.close()
-    return {'texts': texts, 'alone': alone}
+    return {'texts': texts, 'alone': [statistics.median(watch.elapsed for watch in each) for each in watches]}
 
 
 def main(database, scenario, options):
