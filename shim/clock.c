@@ -54,6 +54,12 @@ clock_function *clock_real = clock_by_system_call;
 /* Work that took so many times as long as usual, or that part of it, is something else. */
 #define OWN_WORK_OUTLIER 4
 
+/*
+ * Measured mode: if more was left out than has passed, the clock stands still until that is over, but
+ * no longer than so many ns: the estimates are too high then.
+ */
+#define AHEAD_MAX 10000
+
 /* Enough for their mean to be right to a ns; they take a µs together. */
 #define READS_TO_MEASURE 32
 
@@ -310,16 +316,22 @@ read_due(struct clock_thread *thread, struct frame_stack *stack, int64_t value, 
 
 /*
  * The clock has moved on to `value`: less what the events since then are thought to have cost, as far
- * as there is room.
+ * as there is room.  The rest is taken off the next time, but no more than has passed now: if costs are
+ * thought too high, they may not eat up the waiting that comes later.
  */
 static int64_t take_off_cost(struct clock_thread *thread, struct frame_stack *stack, int64_t value,
 			     int64_t told)
 {
-	int64_t cost = (int64_t)((frame_stack_cost(stack) - stack->cost_seen) >> COST_PER_NS_SHIFT);
+	uint64_t all = frame_stack_cost(stack);
+	int64_t cost = (int64_t)((all - stack->cost_seen) >> COST_PER_NS_SHIFT);
+	int64_t passed = value - told, rest;
 
-	if (cost > value - told - 1)
-		cost = value - told - 1;
+	if (cost > passed - 1)
+		cost = passed - 1;
 	stack->cost_seen += (uint64_t)cost << COST_PER_NS_SHIFT;
+	rest = (int64_t)((all - stack->cost_seen) >> COST_PER_NS_SHIFT);
+	if (rest > passed)
+		stack->cost_seen = all - ((uint64_t)passed << COST_PER_NS_SHIFT);
 	stack->jump_cost += (uint64_t)cost;
 	thread->offset += cost;
 	value -= cost;
@@ -359,7 +371,12 @@ int clock_measure(struct timespec *time)
 	thread->real = now;
 	thread->offset += thread->read_cost;
 	thread->owed = thread->read_cost / 2;
-	return tell(thread, value > told ? value : told + 1, time);
+	if (unlikely(value <= told)) {
+		if (told - value > AHEAD_MAX)
+			thread->offset -= told - value - AHEAD_MAX;
+		value = told + 1;
+	}
+	return tell(thread, value, time);
 }
 
 void clock_exclude_measured(struct frame_stack *stack, unsigned event)

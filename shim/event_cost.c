@@ -15,9 +15,9 @@
 static const int32_t costs[][LOG_EVENTS] = {
 	/* clang-format off */
 	/*                      line   open  fetch  request    row */
-	[LOG_MODE_SAMPLED]  = { 2508,  1914,  3078,  29517, 11135 },
-	[LOG_MODE_COARSE]   = { 1855,  1040,  1952,  29987,  9142 },
-	[LOG_MODE_MEASURED] = {  -850, -1000,  -780, 15500,  4400 },
+	[LOG_MODE_SAMPLED]  = {  2550,  3700,  3110, 31900, 10600 },
+	[LOG_MODE_COARSE]   = {  1815,  3300,  1980, 33500,  8900 },
+	[LOG_MODE_MEASURED] = {  -860, -2000,  -600, 15000,  4400 },
 	/* clang-format on */
 };
 

@@ -3,17 +3,14 @@
 Workloads with different numbers of lines, opens, fetches and requests run in one process, profiled and not
 profiled in turn. The cost of a workload is the difference of the shortest times, which are those that the rest of the
 machine disturbed least; likewise the unit. The least squares of all workloads give the cost of each kind of event. For sampled and coarse mode the difference is that of elapsed times; in measured mode that of
-what fbprof reports and of the unprofiled time: what it can't see.
+what fbprof reports and of the unprofiled time: what it can't see, less what it sees too much of. At the end, by how much
+each workload's cost is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -30,7 +27,24 @@ WORKLOADS = {
                 " i = i + 1; end end",
     "opens": "execute block as declare i integer = 0; declare x integer; begin while (i < 100000) do begin"
              " select 1 from rdb$database into x; i = i + 1; end end",
+    "functions": "execute block as declare i integer = 0; declare x integer; begin while (i < 3000) do begin"
+                 " x = f_depth(12); i = i + 1; end end",
 }
+SETUP = """
+create procedure p_nop as begin end^
+create table t (id integer not null primary key, parent integer)^
+commit^
+execute block as declare i integer = 1000; begin while (i < 1100) do begin insert into t values (:i, :i - 1); i = i + 1;
+end end^
+create function f_depth (n integer) returns integer as
+declare m integer;
+begin
+  if (n <= 0) then return 0;
+  select parent from t where id = 1000 + :n into m;
+  return f_depth(m - 1000) + 1;
+end^
+commit^
+"""
 UNIT_SESSIONS = 20  # of which the fastest counts
 EVENTS = "line", "open", "fetch", "request", "row"
 
@@ -47,39 +61,26 @@ def script(statement: str, options: str, rounds: int) -> str:
     return "\n".join(lines)
 
 
-def table(name: str, log: Path) -> list[dict[str, str]]:
-    dump = subprocess.run([protocol.DIST / "bin/fbprof-dump", "--table", name, log], stdout=subprocess.PIPE, text=True,
-                          check=True)
-    return list(csv.DictReader(io.StringIO(dump.stdout)))
-
-
 def number(text: str) -> int:
     return int(text or 0)
 
 
+def table(name: str, log: Path, session: str) -> list[dict[str, str]]:
+    return [row for row in protocol.table(name, log) if row["profile_id"] == session]
+
+
 def counts(log: Path, session: str) -> list[int]:
-    sources = [row for row in table("record_source_stats", log) if row["profile_id"] == session]
+    sources = table("record_source_stats", log, session)
     parents = {(row["statement_id"], row["cursor_id"], row["record_source_id"]): row["parent_record_source_id"]
-               for row in table("record_sources", log) if row["profile_id"] == session}
+               for row in table("record_sources", log, session)}
     fetches = {True: 0, False: 0}
     for row in sources:
         has_parent = bool(parents[row["statement_id"], row["cursor_id"], row["record_source_id"]])
         fetches[has_parent] += number(row["fetch_counter"])
-    return [sum(number(row["counter"]) for row in table("psql_stats", log) if row["profile_id"] == session),
+    return [sum(number(row["counter"]) for row in table("psql_stats", log, session)),
             sum(number(row["open_counter"]) for row in sources), fetches[True],
-            sum(number(row["finish_count"]) for row in table("requests", log) if row["profile_id"] == session),
+            sum(number(row["finish_count"]) for row in table("requests", log, session)),
             fetches[False]]
-
-
-def isql(work: Path, text: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FBPROF_")}
-    environment |= {"FIREBIRD": str(protocol.FIREBIRD), "LD_LIBRARY_PATH": str(protocol.FIREBIRD),
-                    "FBPROF_DIR": str(work / "log"), "LD_PRELOAD": str(protocol.DIST / "lib/libfbprof.so")}
-    result = subprocess.run([protocol.FIREBIRD / "bin/isql-fb", "-q", "-b", "-i", "/dev/stdin"], input=text, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, check=False)
-    if result.returncode:
-        sys.exit(f"costs: isql failed: {result.stdout.strip()}")
-    return result.stdout
 
 
 def measure(mode: str, workload: str, rounds: int) -> tuple[list[int], float, float]:
@@ -87,20 +88,20 @@ def measure(mode: str, workload: str, rounds: int) -> tuple[list[int], float, fl
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         (work / "log").mkdir(mode=0o700)
-        setup = f"create database '{work}/t.fdb';\nset term ^;\ncreate procedure p_nop as begin end^\ncommit^\n"
-        output = isql(work, setup + script(WORKLOADS[workload], f"MODE={mode}", rounds))
+        setup = f"create database '{work}/t.fdb';\nset term ^;\n{SETUP}"
+        output = protocol.run_isql(setup + script(WORKLOADS[workload], f"MODE={mode}", rounds), work, protocol.LIBRARY)
         elapsed = [float(text) * 1e9 for text in re.findall(r"Elapsed time = ([\d.]+) sec", output)]
         log, = (work / "log").iterdir()
-        sessions = table("sessions", log)
+        sessions = protocol.table("sessions", log)
         off, profiled = elapsed[0::2], elapsed[1::2]
         unit_scale = known_costs("COARSE")[0]
         unit = min(number(session["line_cost_ps"]) * 1.024 / unit_scale for session in sessions[rounds:])
         took = profiled
         for i, session in enumerate(sessions[:rounds]):
-            events = counts(log, session["profile_id"])
+            profile = session["profile_id"]
+            events = counts(log, profile)
             if mode == "MEASURED":
-                took[i] = max(number(row["total_elapsed_time"]) for row in table("requests", log)
-                              if row["profile_id"] == session["profile_id"])
+                took[i] = 1e9 * protocol.longest_seconds(table("statements", log, profile), table("requests", log, profile))
         return events, min(took) - min(off), unit
 
 
@@ -151,7 +152,10 @@ def main() -> None:
             weight = 1 / max(abs(difference / unit), 1)
             rows.append([count * weight for count in events])
             values.append(difference / unit * weight)
-        print(mode, " ".join(f"{event} {round(1024 * cost)}" for event, cost in zip(EVENTS, solve(rows, values, mode == "MEASURED"))))
+        costs = solve(rows, values, mode == "MEASURED")
+        print(mode, " ".join(f"{event} {round(1024 * cost)}" for event, cost in zip(EVENTS, costs)))
+        for workload, row, value in zip(found, rows, values):
+            print(f"    {workload}: {sum(x * cost for x, cost in zip(row, costs)) - value:+.1%}")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,33 @@ class Failed(Exception):
     """isql's script ended early, with what the engine said."""
 
 
+LIBRARY = DIST / "lib/libfbprof.so"
+
+
+def run_isql(script: str, work: Path, preload: Path | None = None, variables: dict[str, str] | None = None) -> str:
+    """Runs a script, with logs in `work`/log, and returns all that it prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FBPROF_", "FLOOR_"))}
+    environment |= {"FIREBIRD": str(FIREBIRD), "LD_LIBRARY_PATH": str(FIREBIRD), "FBPROF_DIR": str(work / "log")}
+    environment |= variables or {}
+    if preload:
+        environment["LD_PRELOAD"] = str(preload)
+    result = subprocess.run([FIREBIRD / "bin/isql-fb", "-q", "-b", "-ch", "utf8", "-i", "/dev/stdin"], input=script,
+                            encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                            cwd=work, check=False)
+    if result.returncode:
+        raise Failed(failure(result.stdout))
+    return result.stdout
+
+
+def dump(*arguments: str | Path) -> str:
+    return subprocess.run([DIST / "bin/fbprof-dump", *arguments], capture_output=True, encoding="utf-8",
+                          check=True).stdout
+
+
+def table(name: str, *logs: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(dump("--table", name, *logs))))
+
+
 def build_floor(directory: Path) -> Path:
     library = directory / "libfloor.so"
     subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu17", "-O2", "-shared", "-fPIC",
@@ -149,22 +176,12 @@ class Bench:
 
     def __init__(self, work: Path):
         self.work = work
-        self.libraries = {"fbprof": DIST / "lib/libfbprof.so", "floor": build_floor(work)}
+        self.libraries = {"fbprof": LIBRARY, "floor": build_floor(work)}
         self.isql(f"create database '{work / 'empty.fdb'}';")
 
-    def isql(self, script: str, mode: Mode = MODES["off"], **extra: str) -> str:
+    def isql(self, script: str, mode: Mode = MODES["off"]) -> str:
         """Runs a script under a mode's library and returns all that it prints."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("FBPROF_", "FLOOR_"))}
-        environment |= {"FIREBIRD": str(FIREBIRD), "LD_LIBRARY_PATH": str(FIREBIRD),
-                        "FBPROF_DIR": str(self.work / "log")} | mode.environment | extra
-        if mode.preload:
-            environment["LD_PRELOAD"] = str(self.libraries[mode.preload])
-        result = subprocess.run([FIREBIRD / "bin/isql-fb", "-q", "-b", "-ch", "utf8", "-i", "/dev/stdin"], input=script,
-                                encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-                                cwd=self.work, check=False)
-        if result.returncode:
-            raise Failed(failure(result.stdout))
-        return result.stdout
+        return run_isql(script, self.work, self.libraries.get(mode.preload), mode.environment)
 
     def script(self, database: Path, statement: str, mode: Mode) -> str:
         start, finish = "", ""
@@ -200,16 +217,11 @@ class Bench:
         interval, reported = None, stock_seconds(output)
         if logs := list(self.work.glob("log/*.fbprof")):
             interval = mean_interval_us(dump("--info", *logs))
-            reported = longest_seconds(dump("--table", "statements", *logs), dump("--table", "requests", *logs))
+            reported = longest_seconds(table("statements", *logs), table("requests", *logs))
         database.unlink()
         shutil.rmtree(self.work / "log", ignore_errors=True)
         return Run(name, mode_name, number, elapsed_seconds(output), waited(output), sampler_seconds(output), interval,
                    reported)
-
-
-def dump(*arguments: str | Path) -> str:
-    return subprocess.run([DIST / "bin/fbprof-dump", *arguments], capture_output=True, encoding="utf-8",
-                          check=True).stdout
 
 
 # What the programs print --------------------------------------------------------------------------
@@ -229,11 +241,10 @@ def stock_seconds(output: str) -> float | None:
     return int(found.group(1)) / 1e9 if found else None
 
 
-def longest_seconds(statements: str, requests: str) -> float | None:
+def longest_seconds(statements: list[dict[str, str]], requests: list[dict[str, str]]) -> float | None:
     """Of the statements that are no routine's, the one that took longest: that is it."""
-    top = {row["statement_id"] for row in csv.DictReader(io.StringIO(statements)) if not row["routine_name"]}
-    times = [int(row["total_elapsed_time"] or 0) for row in csv.DictReader(io.StringIO(requests))
-             if row["statement_id"] in top]
+    top = {row["statement_id"] for row in statements if not row["routine_name"]}
+    times = [int(row["total_elapsed_time"] or 0) for row in requests if row["statement_id"] in top]
     return max(times) / 1e9 if times else None
 
 
