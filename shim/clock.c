@@ -101,6 +101,14 @@ static void jump(struct clock_thread *thread, int64_t value)
 	thread->jump = nanoseconds < NS_PER_SECOND ? nanoseconds : value % NS_PER_SECOND;
 }
 
+/* The clock has not moved on: 1 ns more than it told last. */
+static int64_t stand_still(struct clock_thread *thread)
+{
+	if (thread->nanoseconds + 1 == NS_PER_SECOND)
+		thread->jump -= NS_PER_SECOND;
+	return clock_told() + 1;
+}
+
 /* Whether `now` follows at once upon a read that may have been the first of a pair. */
 static bool follows_first(const struct clock_thread *thread, int64_t now, int64_t apart)
 {
@@ -267,13 +275,9 @@ static int64_t read_for_all(struct clock_thread *thread, int64_t word)
 	thread->word = word ? word : CLOCK_LOOK_CLOSER;
 	if (unlikely(thread->first || clock_is_pair_due(value)) && is_second_of_pair(thread, told))
 		return told;
-	if (value > told) {
-		jump(thread, value);
-	} else {
-		value = told + 1;
-		if (value % NS_PER_SECOND == 0)
-			thread->jump -= NS_PER_SECOND;
-	}
+	if (value <= told)
+		return stand_still(thread);
+	jump(thread, value);
 	return value;
 }
 
@@ -344,15 +348,11 @@ static int64_t read_inside(struct clock_thread *thread, struct frame_stack *stac
 {
 	int64_t told = clock_told(), value = now - thread->offset;
 
-	if (value > told) {
-		if (stack->clock_mode == CLOCK_COARSE)
-			value = take_off_cost(thread, stack, value, told);
-		jump(thread, value);
-	} else {
-		value = told + 1;
-		if (thread->nanoseconds + 1 == NS_PER_SECOND)
-			thread->jump -= NS_PER_SECOND;
-	}
+	if (value <= told)
+		return stand_still(thread);
+	if (stack->clock_mode == CLOCK_COARSE)
+		value = take_off_cost(thread, stack, value, told);
+	jump(thread, value);
 	return value;
 }
 

@@ -276,7 +276,6 @@ static unsigned get_flags(struct fb_profiler_session *interface)
 }
 
 const struct fb_profiler_session_vtable sampled_vtable = {
-	.version = FB_PROFILER_SESSION_VERSION,
 	EVENTS_COMMON,
 	.get_flags = get_flags,
 	.on_request_start = on_request_start,
@@ -357,12 +356,8 @@ static void aside_after(struct fb_profiler_session *self, int64_t statement_id, 
 }
 
 const struct fb_profiler_session_vtable aside_vtable = {
-	.version = FB_PROFILER_SESSION_VERSION,
-	.dispose = session_dispose,
-	.get_id = session_get_id,
+	ENDS_COMMON,
 	.get_flags = get_flags,
-	.cancel = session_cancel,
-	.finish = session_finish,
 	.define_statement = aside_define_statement,
 	.define_cursor = aside_define_cursor,
 	.define_record_source = aside_define_record_source,

@@ -267,7 +267,6 @@ static void measured_finish(struct fb_profiler_session *self, struct fb_status *
 
 /* clang-format off */
 #define TIMED_VTABLE(mode) {                                                                       \
-	.version = FB_PROFILER_SESSION_VERSION,                                                    \
 	EVENTS_COMMON,                                                                             \
 	.get_flags = get_flags,                                                                    \
 	.before_psql_line_column = aside_before,                                                   \

@@ -125,7 +125,6 @@ static inline struct session *session_of(struct fb_profiler_session *interface)
 extern const struct fb_profiler_session_vtable sampled_vtable, coarse_vtable, measured_vtable,
 	aside_vtable;
 
-/* What all tables but the last have in common. */
 void on_define_statement(struct fb_profiler_session *interface, struct fb_status *status,
 			 int64_t statement_id, int64_t parent_statement_id, const char *type,
 			 const char *package_name, const char *routine_name, const char *sql_text);
@@ -146,11 +145,15 @@ void on_request_finish(struct fb_profiler_session *interface, struct fb_status *
 		       struct fb_profiler_stats *stats);
 int64_t session_get_id(struct fb_profiler_session *interface);
 
-#define EVENTS_COMMON                                                                       \
-	.dispose = session_dispose, .get_id = session_get_id, .cancel = session_cancel,     \
-	.finish = session_finish, .define_statement = on_define_statement,                  \
-	.define_cursor = on_define_cursor, .define_record_source = on_define_record_source, \
-	.define_statement2 = on_define_statement2
+/* What all tables have in common, and all but the last. */
+#define ENDS_COMMON                                                         \
+	.version = FB_PROFILER_SESSION_VERSION, .dispose = session_dispose, \
+	.get_id = session_get_id, .cancel = session_cancel, .finish = session_finish
+
+#define EVENTS_COMMON                                                                            \
+	ENDS_COMMON, .define_statement = on_define_statement, .define_cursor = on_define_cursor, \
+		     .define_record_source = on_define_record_source,                            \
+		     .define_statement2 = on_define_statement2
 
 /* An event that nobody wants. */
 void aside_before(struct fb_profiler_session *self, int64_t statement_id, int64_t request_id,
