@@ -13,6 +13,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import chart
 import figures
+import instructions
 from protocol import MODES, TESTS, Bench, Failed, Run
 
 BEGIN, END = "<!-- figures: ./run bench --page writes what is between these lines -->", "<!-- end of figures -->"
@@ -140,7 +142,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--read", metavar="FILE", help="show the runs of such a file instead of measuring")
     parser.add_argument("--svg", type=new_file, metavar="FILE", help="draw a chart")
     parser.add_argument("--page", type=page, metavar="FILE",
-                        help="write tables into this Markdown page, and a chart next to it (docs/benchmark.md)")
+                        help="write tables into this Markdown page, and a chart next to it (docs/benchmark.md);"
+                             " with valgrind, the instructions of an event, too")
     arguments = parser.parse_args()
     if arguments.runs < 1:
         parser.error("--runs is at least 1")
@@ -163,6 +166,8 @@ def main() -> None:
     if arguments.svg:
         arguments.svg.write_text(chart.draw(found), encoding="utf-8")
     if arguments.page:
+        if shutil.which("valgrind"):
+            tables.append(instructions.table(instructions.HOST))
         picture = arguments.page.with_suffix(".svg")
         picture.write_text(chart.draw(found), encoding="utf-8")
         text = "\n".join([f"{conditions(found)}\n",
