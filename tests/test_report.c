@@ -164,6 +164,30 @@ START_TEST(coarse)
 }
 END_TEST
 
+/* By line, the time of a record source is that of the line where its cursor is. */
+START_TEST(source_by_line)
+{
+	const uint64_t s = SECOND;
+	const uint64_t fetched[LOG_GROUP_CELLS] = { 500, 2 * s, 2 * s, 2 * s, 2 * s };
+	struct log_builder_execution all = {
+		.statement = 1,
+		.cells = { { LOG_CELL_FINISHED, 1 }, { LOG_CELL_ELAPSED, 2 * s } },
+	};
+
+	log_builder_group(&all, 32, fetched);
+	log_builder_totals(&builder, 1, 0, 2 * s);
+	log_builder_counters(&builder, 1, &all);
+	define(1, LOG_MODE_COARSE);
+	log_builder_text(&builder, 2, 0, "Table \"T\" Full Scan");
+	log_builder_cursor(&builder, 1, 1, NULL, 7, 3);
+	log_builder_record_source(&builder, 1, 1, 1, 0, 24, 2);
+	run(&command_report, "--by=line");
+	assert_said("100.00  2.000 s  0.000 s  0.000 s      0   7:3  execute block\n");
+	run(&command_report, "--by=statement");
+	assert_said("100.00  2.000 s  0.000 s  2.000 s      1        execute block\n");
+}
+END_TEST
+
 START_TEST(measured)
 {
 	build_grouped(1, LOG_MODE_MEASURED);
@@ -213,6 +237,7 @@ int main(void)
 	tcase_add_test(tcase, sampled);
 	tcase_add_test(tcase, no_cpu_time);
 	tcase_add_test(tcase, coarse);
+	tcase_add_test(tcase, source_by_line);
 	tcase_add_test(tcase, measured);
 	tcase_add_test(tcase, mixed);
 	suite_add_tcase(suite, tcase);

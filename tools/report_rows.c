@@ -217,10 +217,10 @@ static bool has_row(const struct adding *adding, const struct model_cell *cell)
 	return false;
 }
 
-/* The row of a cell that has one, with its group in this session. */
-static struct report_row *row_of_cell(struct adding *adding, const struct model_cell *cell)
+/* The row of a cell, remembered by `key`, with its group in this session. */
+static struct report_row *row_of_key(struct adding *adding, const void *key,
+				     const struct model_cell *cell)
 {
-	const void *key = cell->record_source ? (const void *)cell->record_source : cell;
 	struct report_row *row = g_hash_table_lookup(adding->row_of, key);
 
 	if (!row) {
@@ -233,6 +233,13 @@ static struct report_row *row_of_cell(struct adding *adding, const struct model_
 		g_ptr_array_add(adding->group_rows, row);
 	}
 	return row;
+}
+
+/* The row of a cell that has one. */
+static struct report_row *row_of_cell(struct adding *adding, const struct model_cell *cell)
+{
+	return row_of_key(adding, cell->record_source ? (const void *)cell->record_source : cell,
+			  cell);
 }
 
 static uint32_t group_of_node(struct adding *adding, const uint32_t *groups,
@@ -314,12 +321,28 @@ static void add_request_time(struct adding *adding, const struct model_request *
 	}
 }
 
+/* Where the time of a cell goes that has no row: to the line of its cursor, or to its statement. */
+static struct report_row *row_around(struct adding *adding, const struct model_cell *cell)
+{
+	const struct model_cursor *cursor =
+		cell->record_source ? model_find_cursor(cell->record_source) : NULL;
+
+	if (cursor && cursor->line && (adding->rows->by & REPORT_BY_LINE)) {
+		const struct model_cell line = { .statement = cell->statement,
+						 .kind = MODEL_CELL_LINE,
+						 .line = cursor->line,
+						 .column = cursor->column };
+
+		return row_of_key(adding, cell->record_source, &line);
+	}
+	return row_of_cell(adding, model_find_cell(cell->statement, LOG_CELL_FINISHED));
+}
+
 static void add_count_time(struct adding *adding, const struct model_cell *cell,
 			   struct model_time time, struct shares *shares)
 {
 	bool own_row = has_row(adding, cell);
-	struct report_row *row = row_of_cell(
-		adding, own_row ? cell : model_find_cell(cell->statement, LOG_CELL_FINISHED));
+	struct report_row *row = own_row ? row_of_cell(adding, cell) : row_around(adding, cell);
 
 	if (!own_row)
 		time.total_time = time.total_cost = time.total_cpu_time = 0;
