@@ -1,0 +1,108 @@
+/*
+ * Where an engine keeps its position in its own memory: learnt by `fbprof calibrate` in a process of
+ * its own (learn.h), verified there, and kept in a cache under the engine file's identity.  Nothing
+ * in here is known beforehand, and no layout is used for another engine file than its own.
+ *
+ * A fact is found by a path that begins at an object: the engine's TLS block of a thread, or an object
+ * that an earlier path led to.  All addresses are those of the process that runs the engine.
+ */
+#ifndef FBPROF_LAYOUT_H
+#define FBPROF_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What can be known.  The objects first: their paths end at a pointer. */
+enum layout_fact {
+	/* From the thread's TLS block: */
+	LAYOUT_REQUEST,	   /* the request that is executing; 0: none, the thread is idle */
+	LAYOUT_ATTACHMENT, /* the attachment that the thread works for; 0: none */
+	/* From a request: */
+	LAYOUT_CALLER,	  /* the request that called it; 0: none */
+	LAYOUT_STATEMENT, /* its statement */
+	LAYOUT_OBJECTS,	  /* so many are pointers to objects; from here on, values */
+
+	/* From a request: */
+	LAYOUT_REQUEST_ID = LAYOUT_OBJECTS, /* unique in the process */
+	LAYOUT_LINE,			    /* 0: none */
+	LAYOUT_COLUMN,
+	/* From a statement: */
+	LAYOUT_STATEMENT_ID,
+	LAYOUT_SQL_TEXT,
+	LAYOUT_ROUTINE, /* name of the procedure, function or trigger; empty: none */
+	LAYOUT_PACKAGE,
+	/* From an attachment: */
+	LAYOUT_ATTACHMENT_ID,
+	LAYOUT_USER,
+	LAYOUT_DATABASE, /* path of the file */
+	LAYOUT_FACTS
+};
+
+/* How a value lies there, at the end of its path. */
+enum layout_type {
+	LAYOUT_ABSENT = 0, /* this engine does not tell; never for OBJECTS, REQUEST_ID and LINE */
+	LAYOUT_POINTER,	   /* u64 */
+	LAYOUT_U32,
+	LAYOUT_U64,
+	LAYOUT_TEXT, /* characters at the pointer there, so many as the u32 at `length` tells */
+	LAYOUT_TEXT_ZERO,   /* characters at the pointer there, up to NUL */
+	LAYOUT_TEXT_INLINE, /* characters there, up to NUL */
+	LAYOUT_TYPES
+};
+
+#define LAYOUT_STEPS 6
+
+/* Add offset[0] to the object's address; for each further offset, load a pointer, and add it. */
+struct layout_path {
+	enum layout_type type;
+	uint32_t steps; /* offsets in use; at least 1 unless absent */
+	int32_t offset[LAYOUT_STEPS];
+	int32_t length; /* LAYOUT_TEXT: where its length is, from where its pointer is */
+};
+
+/*
+ * The frames of the functions that open and fetch from a record source: one register that the function
+ * saves or keeps holds the record source.  `start` and `end` are offsets from the engine's load
+ * address, of the function's unwind entry.
+ */
+enum layout_plan_event {
+	LAYOUT_PLAN_OPEN,
+	LAYOUT_PLAN_FETCH
+};
+
+struct layout_plan_function {
+	uint64_t start, end;
+	enum layout_plan_event event;
+	uint32_t reg; /* its number in DWARF */
+};
+
+#define LAYOUT_PLAN_FUNCTIONS 8
+
+#define LAYOUT_IDENTITY_SIZE 65 /* SHA-256 of the engine file, in hex, and NUL */
+
+struct layout {
+	char identity[LAYOUT_IDENTITY_SIZE];
+	char engine[64]; /* its version as the engine tells it, for people */
+	struct layout_path path[LAYOUT_FACTS];
+	uint32_t plan_functions; /* 0: the position in the plan can't be had */
+	struct layout_plan_function plan[LAYOUT_PLAN_FUNCTIONS];
+	uint64_t verified; /* so many events agreed when it was verified */
+};
+
+#define LAYOUT_ERROR_SIZE 320
+
+/* The identity of an engine file.  Returns false, with a sentence in `error`, if it can't be read. */
+bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
+		     char error[LAYOUT_ERROR_SIZE]);
+
+/*
+ * The cache: `directory`/IDENTITY.layout, a text file with a checksum.  NULL: FBPROF_CACHE, else the
+ * user's cache directory.  A missing, damaged or foreign one is refused with a sentence that says what
+ * to do.
+ */
+bool layout_load(struct layout *layout, const char *directory, const char *identity,
+		 char error[LAYOUT_ERROR_SIZE]);
+bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE]);
+
+#endif
