@@ -362,7 +362,7 @@ static bool lock_gates(struct client_attachment *holder, struct client_attachmen
 {
 	char *sql = g_strdup_printf(
 		"execute block as declare i integer = 0; begin while (i < %d) do begin i = i + 1; "
-		"insert into gates values (%" G_GUINT64_FORMAT " + :i, 0); end end",
+		"update or insert into gates values (%" G_GUINT64_FORMAT " + :i, 0); end end",
 		GATES, passed);
 	bool done = client_execute(holder, sql, error) && client_commit(holder, error);
 
