@@ -36,6 +36,10 @@ enum layout_fact {
 	LAYOUT_ATTACHMENT_ID,
 	LAYOUT_USER,
 	LAYOUT_DATABASE, /* path of the file */
+	/* From a record source, as plan.h finds it on the native stack: */
+	LAYOUT_SOURCE_CURSOR, /* its cursor's id in the statement */
+	LAYOUT_SOURCE_ID,     /* its own in the statement; not the number that a session tells */
+	LAYOUT_SOURCE_ALIAS,  /* of a table; empty or absent: none */
 	LAYOUT_FACTS
 };
 
@@ -62,13 +66,16 @@ struct layout_path {
 };
 
 /*
- * The frames of the functions that open and fetch from a record source: one register that the function
- * saves or keeps holds the record source.  `start` and `end` are offsets from the engine's load
- * address, of the function's unwind entry.
+ * Frames that tell the position in a plan: of the functions that open and fetch from a record source,
+ * and of the one that executes a request.  One register that the function saves or keeps holds the
+ * object's address there.  `start` and `end` are offsets from the engine's load address, of the
+ * function's unwind entry.
  */
 enum layout_plan_event {
 	LAYOUT_PLAN_OPEN,
-	LAYOUT_PLAN_FETCH
+	LAYOUT_PLAN_FETCH,
+	LAYOUT_PLAN_REQUEST, /* the object is the request: what is inside belongs to it */
+	LAYOUT_PLAN_EVENTS
 };
 
 struct layout_plan_function {
@@ -77,7 +84,7 @@ struct layout_plan_function {
 	uint32_t reg; /* its number in DWARF */
 };
 
-#define LAYOUT_PLAN_FUNCTIONS 8
+#define LAYOUT_PLAN_FUNCTIONS 64
 
 #define LAYOUT_IDENTITY_SIZE 65 /* SHA-256 of the engine file, in hex, and NUL */
 
