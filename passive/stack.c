@@ -135,6 +135,14 @@ struct module {
 	uint64_t header; /* .eh_frame_hdr */
 };
 
+/* Which function a return address is in: libunwind keeps that for itself alone. */
+struct place {
+	uint64_t ip, start, end;
+};
+
+/* So many return addresses come up in a workload; each costs some 500 bytes in libunwind's cache. */
+#define CACHE_SIZE 4096u
+
 struct stack_unwinder {
 	pid_t process;
 	unw_addr_space_t space;
@@ -142,6 +150,7 @@ struct stack_unwinder {
 	uint32_t count, room;
 	const struct stack_sample *sample; /* while unwinding */
 	bool renewed;			   /* the list of modules, in this unwinding */
+	struct place places[CACHE_SIZE];   /* by a hash of ip */
 };
 
 /* No module has larger ones (libEngine13: 3 MB); a damaged header must not have us take all memory. */
@@ -269,6 +278,17 @@ static struct module *find_module(struct stack_unwinder *unwinder, uint64_t addr
 	return &unwinder->modules[low];
 }
 
+bool stack_module(struct stack_unwinder *unwinder, uint64_t address, uint64_t *start, uint64_t *end)
+{
+	const struct module *module = find_module(unwinder, address);
+
+	if (!module)
+		return false;
+	*start = module->start;
+	*end = module->end;
+	return true;
+}
+
 /* ---- What libunwind asks for ---- */
 
 static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t *info,
@@ -284,6 +304,7 @@ static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t
 		/* A module was loaded since: look once more, but not again and again for a wild address. */
 		unwinder->renewed = true;
 		unw_flush_cache(space, 0, 0);
+		memset(unwinder->places, 0, sizeof(unwinder->places));
 		if (read_modules(unwinder))
 			module = find_module(unwinder, ip);
 	}
@@ -395,9 +416,6 @@ static int no_name(unw_addr_space_t space, unw_word_t address, char *name, size_
 
 /* ---- Unwinding ---- */
 
-/* So many return addresses come up in a workload; each costs some 500 bytes. */
-#define CACHE_SIZE 4096
-
 struct stack_unwinder *stack_unwinder_new(pid_t process, char error[STACK_ERROR_SIZE])
 {
 	static unw_accessors_t accessors = {
@@ -444,20 +462,33 @@ void stack_unwinder_free(struct stack_unwinder *unwinder)
 	free(unwinder);
 }
 
-static void describe_frame(unw_cursor_t *cursor, struct stack_frame *frame)
+static void find_function(struct stack_unwinder *unwinder, unw_cursor_t *cursor,
+			  struct stack_frame *frame)
 {
+	struct place *place =
+		&unwinder->places[frame->ip * 0x9e3779b97f4a7c15u >> 32 & (CACHE_SIZE - 1)];
 	unw_proc_info_t info;
+
+	if (place->ip != frame->ip) {
+		*place = (struct place){ .ip = frame->ip };
+		if (unw_get_proc_info(cursor, &info) == 0) {
+			place->start = info.start_ip;
+			place->end = info.end_ip;
+		}
+	}
+	frame->start = place->start;
+	frame->end = place->end;
+}
+
+static void describe_frame(struct stack_unwinder *unwinder, unw_cursor_t *cursor,
+			   struct stack_frame *frame)
+{
 	unw_word_t word;
 
 	memset(frame, 0, sizeof(*frame));
-	if (unw_get_proc_info(cursor, &info) == 0) {
-		frame->start = info.start_ip;
-		frame->end = info.end_ip;
-	}
 	if (unw_get_reg(cursor, UNW_REG_IP, &word) == 0)
 		frame->ip = word;
-	if (unw_get_reg(cursor, UNW_X86_64_RSP, &word) == 0)
-		frame->cfa = word;
+	find_function(unwinder, cursor, frame);
 	for (unsigned i = 0; i < STACK_CALLEE_SAVED; i++) {
 		if (unw_get_reg(cursor, (int)stack_callee_saved[i], &word) == 0) {
 			frame->saved[i] = word;
@@ -470,6 +501,7 @@ uint32_t stack_unwind(struct stack_unwinder *unwinder, const struct stack_sample
 		      struct stack_frame *frames, uint32_t room, bool *whole)
 {
 	unw_cursor_t cursor;
+	unw_word_t word;
 	uint32_t count = 0;
 	int more = 1;
 
@@ -478,8 +510,11 @@ uint32_t stack_unwind(struct stack_unwinder *unwinder, const struct stack_sample
 	if (unw_init_remote(&cursor, unwinder->space, unwinder))
 		more = -1;
 	while (more > 0 && count < room) {
-		describe_frame(&cursor, &frames[count++]);
+		describe_frame(unwinder, &cursor, &frames[count++]);
 		more = unw_step(&cursor);
+		/* What is the caller's stack pointer is this frame's canonical address. */
+		if (more > 0 && unw_get_reg(&cursor, UNW_X86_64_RSP, &word) == 0)
+			frames[count - 1].cfa = word;
 	}
 	unwinder->sample = NULL;
 	*whole = more == 0;

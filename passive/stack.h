@@ -32,7 +32,7 @@ struct stack_sample {
 
 struct stack_frame {
 	uint64_t start, end; /* of its function's unwind entry, absolute; 0: it has none */
-	uint64_t cfa;	     /* tells two frames of one function apart, as long as they live */
+	uint64_t cfa; /* tells frames of one function apart, as long as they live; 0: outermost */
 	uint64_t ip;
 	uint64_t saved[STACK_CALLEE_SAVED]; /* in the order of stack_callee_saved */
 	uint32_t known;			    /* bits, likewise: the register's value is known */
@@ -56,6 +56,10 @@ struct stack_unwinder;
 /* NULL, with a sentence in `error`, if the process can't be read. */
 struct stack_unwinder *stack_unwinder_new(pid_t process, char error[STACK_ERROR_SIZE]);
 void stack_unwinder_free(struct stack_unwinder *unwinder);
+
+/* The file that is mapped there, with all its segments. */
+bool stack_module(struct stack_unwinder *unwinder, uint64_t address, uint64_t *start,
+		  uint64_t *end);
 
 /*
  * The frames, innermost first.  Returns how many; `whole` tells whether the last one is the thread's

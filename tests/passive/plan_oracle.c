@@ -1,0 +1,337 @@
+/*
+ * A profiler plugin that learns from its sessions where native stacks tell the position in a plan: the
+ * first session is the one to learn from, the second one to verify with.  Stands for the stock
+ * profiler's module.  In FBPROF_PLAN_ORACLE, a file, it leaves what it found, a line a fact.
+ */
+#include "../../passive/learn_plan.h"
+#include "../../shim/firebird.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct learn_plan *learn;
+static char error[LAYOUT_ERROR_SIZE];
+static unsigned sessions;
+
+static int find_engine(struct dl_phdr_info *info, size_t size, void *context)
+{
+	(void)size;
+	if (!strstr(info->dlpi_name, "libEngine"))
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X)
+			*(uint64_t *)context = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+	}
+	return 1;
+}
+
+static void event(enum layout_plan_event kind, bool before, int64_t statement, int64_t request,
+		  unsigned cursor, unsigned source)
+{
+	const struct learn_plan_event event = { .kind = kind,
+						.before = before,
+						.statement = statement,
+						.request = request,
+						.cursor = cursor,
+						.source = source };
+
+	if (learn)
+		learn_plan_event(learn, &event);
+}
+
+/* ---- The session ---- */
+
+static void dispose(struct fb_profiler_session *session)
+{
+	(void)session;
+}
+
+static int64_t get_id(struct fb_profiler_session *session)
+{
+	(void)session;
+	return sessions;
+}
+
+static unsigned get_flags(struct fb_profiler_session *session)
+{
+	(void)session;
+	return FB_PROFILER_BEFORE_EVENTS | FB_PROFILER_AFTER_EVENTS;
+}
+
+static void cancel(struct fb_profiler_session *session, struct fb_status *status)
+{
+	(void)session;
+	(void)status;
+}
+
+static void print_result(FILE *file)
+{
+	static const char *const kinds[] = { "open", "fetch", "request" };
+	struct layout layout = { 0 };
+	uint64_t verified;
+
+	if (!learn_plan_result(learn, &layout, &verified, error)) {
+		fprintf(file, "error %s\n", error);
+		return;
+	}
+	fprintf(file, "verified %" PRIu64 "\n", verified);
+	for (uint32_t i = 0; i < layout.plan_functions; i++)
+		fprintf(file, "plan %s %" PRIu64 " %" PRIu64 " %u\n", kinds[layout.plan[i].event],
+			layout.plan[i].start, layout.plan[i].end, layout.plan[i].reg);
+	fprintf(file, "cursor %d %d\n", layout.path[LAYOUT_SOURCE_CURSOR].type,
+		layout.path[LAYOUT_SOURCE_CURSOR].offset[0]);
+	fprintf(file, "id %d %d\n", layout.path[LAYOUT_SOURCE_ID].type,
+		layout.path[LAYOUT_SOURCE_ID].offset[0]);
+	fprintf(file, "alias %d %d %d\n", layout.path[LAYOUT_SOURCE_ALIAS].type,
+		layout.path[LAYOUT_SOURCE_ALIAS].offset[0],
+		layout.path[LAYOUT_SOURCE_ALIAS].length);
+}
+
+static void finish(struct fb_profiler_session *session, struct fb_status *status,
+		   struct fb_timestamp_tz timestamp)
+{
+	FILE *file = fopen(getenv("FBPROF_PLAN_ORACLE"), "w");
+
+	(void)session;
+	(void)status;
+	(void)timestamp;
+	if (!file)
+		return;
+	if (!learn || (sessions == 1 && !learn_plan_settle(learn, error)))
+		fprintf(file, "error %s\n", error);
+	else if (sessions > 1)
+		print_result(file);
+	fclose(file);
+}
+
+static void define_statement(struct fb_profiler_session *session, struct fb_status *status,
+			     int64_t statement_id, int64_t parent_statement_id, const char *type,
+			     const char *package_name, const char *routine_name,
+			     const char *sql_text)
+{
+	(void)session;
+	(void)status;
+	(void)statement_id;
+	(void)parent_statement_id;
+	(void)type;
+	(void)package_name;
+	(void)routine_name;
+	(void)sql_text;
+}
+
+static void define_cursor(struct fb_profiler_session *session, int64_t statement_id,
+			  unsigned cursor_id, const char *name, unsigned line, unsigned column)
+{
+	(void)session;
+	(void)statement_id;
+	(void)cursor_id;
+	(void)name;
+	(void)line;
+	(void)column;
+}
+
+static void define_record_source(struct fb_profiler_session *session, int64_t statement_id,
+				 unsigned cursor_id, unsigned record_source_id, unsigned level,
+				 const char *access_path, unsigned parent_record_source_id)
+{
+	(void)session;
+	(void)level;
+	(void)parent_record_source_id;
+	if (learn)
+		learn_plan_define(learn, statement_id, cursor_id, record_source_id, access_path);
+}
+
+static void on_request_start(struct fb_profiler_session *session, struct fb_status *status,
+			     int64_t statement_id, int64_t request_id, int64_t caller_statement_id,
+			     int64_t caller_request_id, struct fb_timestamp_tz timestamp)
+{
+	(void)session;
+	(void)status;
+	(void)statement_id;
+	(void)request_id;
+	(void)caller_statement_id;
+	(void)caller_request_id;
+	(void)timestamp;
+}
+
+static void on_request_finish(struct fb_profiler_session *session, struct fb_status *status,
+			      int64_t statement_id, int64_t request_id,
+			      struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
+{
+	(void)session;
+	(void)status;
+	(void)statement_id;
+	(void)request_id;
+	(void)timestamp;
+	(void)stats;
+}
+
+static void before_line(struct fb_profiler_session *session, int64_t statement_id,
+			int64_t request_id, unsigned line, unsigned column)
+{
+	(void)session;
+	(void)line;
+	(void)column;
+	event(LAYOUT_PLAN_REQUEST, true, statement_id, request_id, 0, 0);
+}
+
+static void after_line(struct fb_profiler_session *session, int64_t statement_id,
+		       int64_t request_id, unsigned line, unsigned column,
+		       struct fb_profiler_stats *stats)
+{
+	(void)session;
+	(void)line;
+	(void)column;
+	(void)stats;
+	event(LAYOUT_PLAN_REQUEST, false, statement_id, request_id, 0, 0);
+}
+
+static void before_open(struct fb_profiler_session *session, int64_t statement_id,
+			int64_t request_id, unsigned cursor_id, unsigned record_source_id)
+{
+	(void)session;
+	event(LAYOUT_PLAN_OPEN, true, statement_id, request_id, cursor_id, record_source_id);
+}
+
+static void after_open(struct fb_profiler_session *session, int64_t statement_id,
+		       int64_t request_id, unsigned cursor_id, unsigned record_source_id,
+		       struct fb_profiler_stats *stats)
+{
+	(void)session;
+	(void)stats;
+	event(LAYOUT_PLAN_OPEN, false, statement_id, request_id, cursor_id, record_source_id);
+}
+
+static void before_fetch(struct fb_profiler_session *session, int64_t statement_id,
+			 int64_t request_id, unsigned cursor_id, unsigned record_source_id)
+{
+	(void)session;
+	event(LAYOUT_PLAN_FETCH, true, statement_id, request_id, cursor_id, record_source_id);
+}
+
+static void after_fetch(struct fb_profiler_session *session, int64_t statement_id,
+			int64_t request_id, unsigned cursor_id, unsigned record_source_id,
+			struct fb_profiler_stats *stats)
+{
+	(void)session;
+	(void)stats;
+	event(LAYOUT_PLAN_FETCH, false, statement_id, request_id, cursor_id, record_source_id);
+}
+
+/* ---- The plugin ---- */
+
+static void *owner;
+
+static void add_ref(struct fb_profiler_plugin *plugin)
+{
+	(void)plugin;
+}
+
+static int release(struct fb_profiler_plugin *plugin)
+{
+	(void)plugin;
+	return 1;
+}
+
+static void set_owner(struct fb_profiler_plugin *plugin, void *of)
+{
+	(void)plugin;
+	owner = of;
+}
+
+static void *get_owner(struct fb_profiler_plugin *plugin)
+{
+	(void)plugin;
+	return owner;
+}
+
+static void init(struct fb_profiler_plugin *plugin, struct fb_status *status,
+		 struct fb_attachment *attachment, uint64_t ticks_frequency)
+{
+	(void)plugin;
+	(void)status;
+	(void)attachment;
+	(void)ticks_frequency;
+}
+
+static struct fb_profiler_session *start_session(struct fb_profiler_plugin *plugin,
+						 struct fb_status *status, const char *description,
+						 const char *options,
+						 struct fb_timestamp_tz timestamp)
+{
+	static const struct fb_profiler_session_vtable vtable = {
+		.version = FB_PROFILER_SESSION_VERSION,
+		.dispose = dispose,
+		.get_id = get_id,
+		.get_flags = get_flags,
+		.cancel = cancel,
+		.finish = finish,
+		.define_statement = define_statement,
+		.define_cursor = define_cursor,
+		.define_record_source = define_record_source,
+		.on_request_start = on_request_start,
+		.on_request_finish = on_request_finish,
+		.before_psql_line_column = before_line,
+		.after_psql_line_column = after_line,
+		.before_record_source_open = before_open,
+		.after_record_source_open = after_open,
+		.before_record_source_get_record = before_fetch,
+		.after_record_source_get_record = after_fetch,
+	};
+	static struct fb_profiler_session session = { .vtable = &vtable };
+	uint64_t engine = 0;
+
+	(void)plugin;
+	(void)status;
+	(void)description;
+	(void)options;
+	(void)timestamp;
+	dl_iterate_phdr(find_engine, &engine);
+	if (!sessions++)
+		learn = learn_plan_new((const void *)engine, error);
+	return &session;
+}
+
+static void flush(struct fb_profiler_plugin *plugin, struct fb_status *status)
+{
+	(void)plugin;
+	(void)status;
+}
+
+static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factory,
+						struct fb_status *status, void *config)
+{
+	static const struct fb_profiler_plugin_vtable vtable = {
+		.version = FB_PROFILER_PLUGIN_VERSION,
+		.add_ref = add_ref,
+		.release = release,
+		.set_owner = set_owner,
+		.get_owner = get_owner,
+		.init = init,
+		.start_session = start_session,
+		.flush = flush,
+	};
+	static struct fb_profiler_plugin plugin = { .vtable = &vtable };
+
+	(void)factory;
+	(void)status;
+	(void)config;
+	return &plugin;
+}
+
+__attribute__((visibility("default"))) void firebird_plugin(struct fb_master *master)
+{
+	static const struct fb_plugin_factory_vtable vtable = {
+		.version = FB_PLUGIN_FACTORY_VERSION,
+		.create_plugin = create_plugin,
+	};
+	static struct fb_plugin_factory factory = { .vtable = &vtable };
+	struct fb_plugin_manager *manager = master->vtable->get_plugin_manager(master);
+
+	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER,
+						 "Default_Profiler", &factory);
+}
