@@ -39,7 +39,8 @@ enum layout_fact {
 	/* From a record source, as plan.h finds it on the native stack: */
 	LAYOUT_SOURCE_CURSOR, /* its cursor's id in the statement */
 	LAYOUT_SOURCE_ID,     /* its own in the statement; not the number that a session tells */
-	LAYOUT_SOURCE_ALIAS,  /* of a table; empty or absent: none */
+	LAYOUT_SOURCE_TABLE,  /* name of the table that it reads, if its step is of a table … */
+	LAYOUT_SOURCE_ALIAS,  /* … and its alias; empty: none */
 	LAYOUT_FACTS
 };
 
@@ -86,6 +87,19 @@ struct layout_plan_function {
 
 #define LAYOUT_PLAN_FUNCTIONS 64
 
+/*
+ * What step of a plan a record source is: such ones begin with the address of their class's virtual
+ * functions.  `type` is its offset from the load address, `step` the step as the engine explains it,
+ * without what is in quotes or parentheses: Table "" Full Scan.
+ */
+struct layout_plan_type {
+	uint64_t type;
+	bool has_table, has_alias; /* the facts of these names hold for it */
+	char step[64];
+};
+
+#define LAYOUT_PLAN_TYPES 64
+
 #define LAYOUT_IDENTITY_SIZE 65 /* SHA-256 of the engine file, in hex, and NUL */
 
 struct layout {
@@ -94,6 +108,8 @@ struct layout {
 	struct layout_path path[LAYOUT_FACTS];
 	uint32_t plan_functions; /* 0: the position in the plan can't be had */
 	struct layout_plan_function plan[LAYOUT_PLAN_FUNCTIONS];
+	uint32_t plan_types;
+	struct layout_plan_type type[LAYOUT_PLAN_TYPES];
 	uint64_t verified; /* so many events agreed when it was verified */
 };
 

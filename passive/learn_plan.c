@@ -1,5 +1,7 @@
 #include "learn_plan.h"
 
+#include "bindings.h"
+#include "learn_source.h"
 #include "stack.h"
 
 #include <errno.h>
@@ -14,28 +16,6 @@
 #define FRAMES_MAX 4096
 /* A register is one-to-one with less than this by chance. */
 #define OBJECTS_LEAST 3
-/* Facts of a record source are looked for in so many bytes of it; the engine's smallest has 56. */
-#define OBJECT_SIZE 192
-#define WORDS	    (OBJECT_SIZE / 4)
-
-/* What an activity works on: a record source, or (with all but `first` 0) a request. */
-struct key {
-	int64_t first; /* statement or request */
-	uint32_t cursor, source;
-};
-
-/* One-to-one: a key has ever one value; a value may pass to a later statement's or request's key. */
-struct binding {
-	struct key key;
-	uint64_t value;
-};
-
-struct bindings {
-	struct binding *all;
-	uint32_t count, room;
-	bool broken;
-};
-
 /* A function that executes an activity, and what is still believed of its registers. */
 struct function {
 	enum layout_plan_event kind;
@@ -57,11 +37,6 @@ struct activity {
 	uint64_t object; /* while verifying; 0: its function is unsound */
 };
 
-struct definition {
-	struct key key;
-	char *access_path;
-};
-
 struct learn_plan {
 	struct stack_unwinder *unwinder;
 	struct stack_sample sample;
@@ -73,73 +48,15 @@ struct learn_plan {
 	uint32_t function_count;
 	struct activity *open;
 	uint32_t open_count, open_room;
-	struct definition *definitions;
-	uint32_t definition_count, definition_room;
 	const char *failure; /* memory is out, or the like */
 
 	/* Verification. */
 	bool settled;
-	struct bindings objects, requests, ids[WORDS];
-	uint32_t greatest[WORDS];
-	bool not_cursor[WORDS], not_alias[WORDS][WORDS]; /* pointer, length */
-	uint64_t aliases, agreed, disagreed;
+	struct bindings objects, requests;
+	struct learn_source *facts;
+	uint64_t agreed, disagreed;
 	char first_disagreement[160];
 };
-
-/* ---- Bindings ---- */
-
-static bool same_key(const struct key *a, const struct key *b)
-{
-	return a->first == b->first && a->cursor == b->cursor && a->source == b->source;
-}
-
-static bool add_binding(struct bindings *bindings, const struct key *key, uint64_t value)
-{
-	if (bindings->count == bindings->room) {
-		uint32_t room = bindings->room ? 2 * bindings->room : 64;
-		struct binding *all = reallocarray(bindings->all, room, sizeof(*all));
-
-		if (!all)
-			return false;
-		bindings->all = all;
-		bindings->room = room;
-	}
-	bindings->all[bindings->count++] = (struct binding){ *key, value };
-	return true;
-}
-
-static void free_bindings(struct bindings *bindings)
-{
-	free(bindings->all);
-	*bindings = (struct bindings){ .broken = true };
-}
-
-/* False, from now on, if it contradicts what was bound. */
-static bool bind(struct bindings *bindings, const struct key *key, uint64_t value)
-{
-	struct binding *heir = NULL;
-
-	if (bindings->broken)
-		return false;
-	for (uint32_t i = bindings->count; i-- > 0;) {
-		struct binding *binding = &bindings->all[i];
-		bool same = same_key(&binding->key, key);
-
-		if (same && binding->value == value)
-			return true;
-		if (same || (binding->value == value && key->first <= binding->key.first)) {
-			free_bindings(bindings);
-			return false;
-		}
-		if (binding->value == value)
-			heir = binding;
-	}
-	if (heir)
-		heir->key = *key;
-	else if (!add_binding(bindings, key, value))
-		free_bindings(bindings);
-	return !bindings->broken;
-}
 
 /* ---- The engine's image, and memory that need not be there ---- */
 
@@ -208,9 +125,13 @@ struct learn_plan *learn_plan_new(const void *engine, char error[LAYOUT_ERROR_SI
 	}
 	learn->base = image.base;
 	learn->end = image.end;
-	learn->unwinder = stack_unwinder_new(getpid(), error);
+	learn->facts = learn_source_new(learn->base);
+	if (!learn->facts)
+		snprintf(error, LAYOUT_ERROR_SIZE, "out of memory");
+	else
+		learn->unwinder = stack_unwinder_new(getpid(), error);
 	if (!learn->unwinder) {
-		free(learn);
+		learn_plan_free(learn);
 		return NULL;
 	}
 	return learn;
@@ -219,7 +140,7 @@ struct learn_plan *learn_plan_new(const void *engine, char error[LAYOUT_ERROR_SI
 static void free_function(struct function *function)
 {
 	for (unsigned i = 0; i < STACK_CALLEE_SAVED; i++)
-		free_bindings(&function->saved[i]);
+		bindings_free(&function->saved[i]);
 }
 
 void learn_plan_free(struct learn_plan *learn)
@@ -232,13 +153,9 @@ void learn_plan_free(struct learn_plan *learn)
 	for (uint32_t i = 0; i < learn->open_count; i++)
 		free(learn->open[i].frames);
 	free(learn->open);
-	for (uint32_t i = 0; i < learn->definition_count; i++)
-		free(learn->definitions[i].access_path);
-	free(learn->definitions);
-	free_bindings(&learn->objects);
-	free_bindings(&learn->requests);
-	for (unsigned i = 0; i < WORDS; i++)
-		free_bindings(&learn->ids[i]);
+	bindings_free(&learn->objects);
+	bindings_free(&learn->requests);
+	learn_source_free(learn->facts);
 	free(learn);
 }
 
@@ -296,8 +213,8 @@ static struct activity *find_open(struct learn_plan *learn, const struct learn_p
 	struct key key = key_of(event);
 	uint32_t i = learn->open_count;
 
-	while (i > 0 &&
-	       (learn->open[i - 1].kind != event->kind || !same_key(&learn->open[i - 1].key, &key)))
+	while (i > 0 && (learn->open[i - 1].kind != event->kind ||
+			 !key_equal(&learn->open[i - 1].key, &key)))
 		i--;
 	if (!i)
 		return NULL;
@@ -353,9 +270,9 @@ static void learn_frame(struct learn_plan *learn, const struct activity *activit
 		else
 			good = good && has_virtual_functions(learn, value);
 		if (!good)
-			free_bindings(&function->saved[i]);
+			bindings_free(&function->saved[i]);
 		else
-			bind(&function->saved[i], &activity->key, value);
+			bindings_add(&function->saved[i], &activity->key, value);
 	}
 }
 
@@ -436,12 +353,6 @@ bool learn_plan_settle(struct learn_plan *learn, char error[LAYOUT_ERROR_SIZE])
 		struct function *function = &learn->functions[i];
 
 		choose_register(function);
-		if (getenv("PLAN_DEBUG"))
-			fprintf(stderr, "DBG %d %lx n=%lu %u %u %u %u %u %u chosen %d\n",
-				function->kind, function->start - learn->base, function->activities,
-				objects_of(function, 0), objects_of(function, 1),
-				objects_of(function, 2), objects_of(function, 3),
-				objects_of(function, 4), objects_of(function, 5), function->chosen);
 		free_function(function);
 		if (function->chosen < 0)
 			continue;
@@ -537,7 +448,7 @@ static bool verify_request(struct learn_plan *learn, const struct activity *acti
 	const struct function *function = next_function(learn, &place, true);
 	struct key key = { .first = activity->request };
 
-	return !function || bind(&learn->requests, &key, object_at(learn, function, place));
+	return !function || bindings_add(&learn->requests, &key, object_at(learn, function, place));
 }
 
 /* Each record source on the native stack is of an open activity, in order. */
@@ -564,111 +475,6 @@ static void verify_stack(struct learn_plan *learn, const struct learn_plan_event
 		learn->agreed++;
 }
 
-/* ---- Facts of a record source ---- */
-
-/* The table's alias in a step of a plan: Table "T" as "A" Full Scan, or Table "T" Full Scan. */
-static bool find_alias(const char *access_path, char *alias, size_t room)
-{
-	const char *table = strstr(access_path, "Table \""), *as, *end;
-
-	if (!table)
-		return false;
-	table += strlen("Table \"");
-	as = strstr(table, "\" as \"");
-	if (as)
-		table = as + strlen("\" as \"");
-	end = strchr(table, '"');
-	if (!end || end == table || (size_t)(end - table) >= room)
-		return false;
-	memcpy(alias, table, (size_t)(end - table));
-	alias[end - table] = 0;
-	return true;
-}
-
-static bool alias_of(const struct learn_plan *learn, const struct key *key, char *alias,
-		     size_t room)
-{
-	for (uint32_t i = learn->definition_count; i-- > 0;) {
-		if (same_key(&learn->definitions[i].key, key))
-			return find_alias(learn->definitions[i].access_path, alias, room);
-	}
-	return false;
-}
-
-static void learn_alias(struct learn_plan *learn, const struct key *key, const uint32_t *words)
-{
-	char alias[256], text[sizeof(alias)];
-	size_t size;
-
-	if (!alias_of(learn, key, alias, sizeof(alias)))
-		return;
-	size = strlen(alias);
-	learn->aliases++;
-	for (unsigned i = 0; i + 1 < WORDS; i++) {
-		uint64_t pointer = words[i] | (uint64_t)words[i + 1] << 32;
-		bool same = i % 2 == 0 && read_own(pointer, text, size) &&
-			    memcmp(text, alias, size) == 0;
-
-		for (unsigned j = 0; j < WORDS; j++)
-			learn->not_alias[i][j] |= !same || words[j] != size;
-	}
-}
-
-static void learn_facts(struct learn_plan *learn, const struct activity *activity)
-{
-	uint32_t words[WORDS];
-
-	if (!read_own(activity->object, words, sizeof(words)))
-		return; /* it ends where the memory does */
-	for (unsigned i = 0; i < WORDS; i++) {
-		uint64_t value = (uint64_t)activity->key.first << 32 | words[i];
-
-		learn->not_cursor[i] |= words[i] != activity->key.cursor;
-		if (bind(&learn->ids[i], &activity->key, value) && words[i] > learn->greatest[i])
-			learn->greatest[i] = words[i];
-	}
-	learn_alias(learn, &activity->key, words);
-}
-
-static void set_path(struct layout_path *path, enum layout_type type, unsigned word)
-{
-	*path = (struct layout_path){ .type = type, .steps = 1, .offset = { 4 * (int32_t)word } };
-}
-
-/* The first that always was the cursor's id; of those that are one-to-one, the one of small numbers. */
-static void put_ids(const struct learn_plan *learn, struct layout *layout)
-{
-	int cursor = -1, id = -1;
-
-	for (int i = WORDS; i-- > 0;) {
-		if (!learn->not_cursor[i])
-			cursor = i;
-		if (!learn->ids[i].broken && (id < 0 || learn->greatest[i] < learn->greatest[id]))
-			id = i;
-	}
-	if (cursor >= 0)
-		set_path(&layout->path[LAYOUT_SOURCE_CURSOR], LAYOUT_U32, (unsigned)cursor);
-	if (id >= 0)
-		set_path(&layout->path[LAYOUT_SOURCE_ID], LAYOUT_U32, (unsigned)id);
-}
-
-static void put_alias(const struct learn_plan *learn, struct layout *layout)
-{
-	struct layout_path *path = &layout->path[LAYOUT_SOURCE_ALIAS];
-
-	if (!learn->aliases)
-		return;
-	for (unsigned i = 0; i < WORDS; i++) {
-		for (unsigned j = 0; j < WORDS; j++) {
-			if (learn->not_alias[i][j])
-				continue;
-			set_path(path, LAYOUT_TEXT, i);
-			path->length = 4 * ((int32_t)j - (int32_t)i);
-			return;
-		}
-	}
-}
-
 /* ---- Verifying, and the result ---- */
 
 static void verify_event(struct learn_plan *learn, const struct learn_plan_event *event)
@@ -692,30 +498,19 @@ static void verify_event(struct learn_plan *learn, const struct learn_plan_event
 	if (activity->function && !activity->function->unsound)
 		activity->object = object_at(learn, activity->function, place);
 	if (activity->object && (!has_virtual_functions(learn, activity->object) ||
-				 !bind(&learn->objects, &activity->key, activity->object)))
+				 !bindings_add(&learn->objects, &activity->key, activity->object)))
 		disagree(learn, event, "another record source is innermost");
 	else if (activity->object)
-		learn_facts(learn, activity);
+		learn_source_look(learn->facts, &activity->key, activity->object);
 	verify_stack(learn, event);
 }
 
 void learn_plan_define(struct learn_plan *learn, int64_t statement, uint32_t cursor,
 		       uint32_t source, const char *access_path)
 {
-	if (learn->definition_count == learn->definition_room) {
-		uint32_t room = learn->definition_room ? 2 * learn->definition_room : 64;
-		struct definition *definitions =
-			reallocarray(learn->definitions, room, sizeof(*definitions));
+	const struct key key = { statement, cursor, source };
 
-		if (!definitions)
-			return; /* it only tells aliases */
-		learn->definitions = definitions;
-		learn->definition_room = room;
-	}
-	learn->definitions[learn->definition_count].key = (struct key){ statement, cursor, source };
-	learn->definitions[learn->definition_count].access_path = strdup(access_path);
-	if (learn->definitions[learn->definition_count].access_path)
-		learn->definition_count++;
+	learn_source_define(learn->facts, &key, access_path);
 }
 
 void learn_plan_event(struct learn_plan *learn, const struct learn_plan_event *event)
@@ -779,7 +574,6 @@ bool learn_plan_result(const struct learn_plan *learn, struct layout *layout, ui
 		return false;
 	}
 	put_functions(learn, layout);
-	put_ids(learn, layout);
-	put_alias(learn, layout);
+	learn_source_result(learn->facts, layout);
 	return true;
 }

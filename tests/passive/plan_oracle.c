@@ -82,13 +82,15 @@ static void print_result(FILE *file)
 	for (uint32_t i = 0; i < layout.plan_functions; i++)
 		fprintf(file, "plan %s %" PRIu64 " %" PRIu64 " %u\n", kinds[layout.plan[i].event],
 			layout.plan[i].start, layout.plan[i].end, layout.plan[i].reg);
-	fprintf(file, "cursor %d %d\n", layout.path[LAYOUT_SOURCE_CURSOR].type,
-		layout.path[LAYOUT_SOURCE_CURSOR].offset[0]);
-	fprintf(file, "id %d %d\n", layout.path[LAYOUT_SOURCE_ID].type,
-		layout.path[LAYOUT_SOURCE_ID].offset[0]);
-	fprintf(file, "alias %d %d %d\n", layout.path[LAYOUT_SOURCE_ALIAS].type,
-		layout.path[LAYOUT_SOURCE_ALIAS].offset[0],
-		layout.path[LAYOUT_SOURCE_ALIAS].length);
+	for (int i = LAYOUT_SOURCE_CURSOR; i <= LAYOUT_SOURCE_ALIAS; i++) {
+		fprintf(file, "path %d %d", i, layout.path[i].type);
+		for (uint32_t j = 0; j < layout.path[i].steps; j++)
+			fprintf(file, " %d", layout.path[i].offset[j]);
+		fprintf(file, "\n");
+	}
+	for (uint32_t i = 0; i < layout.plan_types; i++)
+		fprintf(file, "type %" PRIu64 " %d %d %s\n", layout.type[i].type,
+			layout.type[i].has_table, layout.type[i].has_alias, layout.type[i].step);
 }
 
 static void finish(struct fb_profiler_session *session, struct fb_status *status,

@@ -91,7 +91,7 @@ create view v as select a.b, count(*) n from a left join d on d.a = a.id group b
 
 QUERIES = (
     'select first 5 skip 1 a.b, count(*), sum(f(a.b)) from a join d on d.a = a.id'
-    ' left join a z on z.id + 0 = d.id where a.b < 5 group by a.b order by 2 desc',
+    ' left join a a_name_that_is_quite_long_as_an_alias on a_name_that_is_quite_long_as_an_alias.id + 0 = d.id where a.b < 5 group by a.b order by 2 desc',
     'select x, (select count(*) from d where d.a + 0 = x), (select max(t) from d where d.a = x) from p(3)',
     'select id, row_number() over (order by b), sum(id) over (partition by b) from a'
     ' where exists (select 1 from d where d.a = a.id) union all select id, 0, 0 from d where id in (1, 5, 7)',
