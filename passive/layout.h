@@ -123,6 +123,7 @@ struct layout {
 /* Names as in the cache: "request", "sql_text"; "u32". */
 const char *layout_fact_name(enum layout_fact fact);
 const char *layout_type_name(enum layout_type type);
+const char *layout_event_name(enum layout_plan_event event);
 
 #define LAYOUT_ERROR_SIZE 1024
 

@@ -361,14 +361,11 @@ bool learn_plan_settle(struct learn_plan *learn, char error[LAYOUT_ERROR_SIZE])
 	}
 	learn->function_count = kept;
 	learn->settled = true;
+	if (!learn->failure && (!found[LAYOUT_PLAN_OPEN] || !found[LAYOUT_PLAN_FETCH]))
+		learn->failure = "no function was found that has record sources in a register";
 	if (learn->failure)
 		snprintf(error, LAYOUT_ERROR_SIZE, "%s", learn->failure);
-	else if (!found[LAYOUT_PLAN_OPEN] || !found[LAYOUT_PLAN_FETCH])
-		snprintf(error, LAYOUT_ERROR_SIZE,
-			 "no function was found that has record sources in a register");
-	else
-		return true;
-	return false;
+	return !learn->failure;
 }
 
 /* ---- Verifying ---- */

@@ -1,32 +1,18 @@
 /*
- * A profiler plugin that learns from its sessions where native stacks tell the position in a plan: the
- * first session is the one to learn from, the second one to verify with.  Stands for the stock
- * profiler's module.  In FBPROF_PLAN_ORACLE, a file, it leaves what it found, a line a fact.
+ * A profiler plugin in this program whose sessions tell learn_plan.h what is at work, while the thread that
+ * executes is in the midst of it.
  */
-#include "../../passive/learn_plan.h"
-#include "../../shim/firebird.h"
+#include "oracle_plan.h"
 
-#include <dlfcn.h>
-#include <inttypes.h>
-#include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../shim/firebird.h"
+
+#include <stddef.h>
 
 static struct learn_plan *learn;
-static char error[LAYOUT_ERROR_SIZE];
-static unsigned sessions;
 
-static int find_engine(struct dl_phdr_info *info, size_t size, void *context)
+void oracle_plan_watch(struct learn_plan *learner)
 {
-	(void)size;
-	if (!strstr(info->dlpi_name, "libEngine"))
-		return 0;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X)
-			*(uint64_t *)context = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-	}
-	return 1;
+	learn = learner;
 }
 
 static void event(enum layout_plan_event kind, bool before, int64_t statement, int64_t request,
@@ -53,7 +39,7 @@ static void dispose(struct fb_profiler_session *session)
 static int64_t get_id(struct fb_profiler_session *session)
 {
 	(void)session;
-	return sessions;
+	return 1;
 }
 
 static unsigned get_flags(struct fb_profiler_session *session)
@@ -68,46 +54,12 @@ static void cancel(struct fb_profiler_session *session, struct fb_status *status
 	(void)status;
 }
 
-static void print_result(FILE *file)
-{
-	static const char *const kinds[] = { "open", "fetch", "request" };
-	struct layout layout = { 0 };
-	uint64_t verified;
-
-	if (!learn_plan_result(learn, &layout, &verified, error)) {
-		fprintf(file, "error %s\n", error);
-		return;
-	}
-	fprintf(file, "verified %" PRIu64 "\n", verified);
-	for (uint32_t i = 0; i < layout.plan_functions; i++)
-		fprintf(file, "plan %s %" PRIu64 " %" PRIu64 " %u\n", kinds[layout.plan[i].event],
-			layout.plan[i].start, layout.plan[i].end, layout.plan[i].reg);
-	for (int i = LAYOUT_SOURCE_CURSOR; i <= LAYOUT_SOURCE_ALIAS; i++) {
-		fprintf(file, "path %d %d", i, layout.path[i].type);
-		for (uint32_t j = 0; j < layout.path[i].steps; j++)
-			fprintf(file, " %d", layout.path[i].offset[j]);
-		fprintf(file, "\n");
-	}
-	for (uint32_t i = 0; i < layout.plan_types; i++)
-		fprintf(file, "type %" PRIu64 " %d %d %s\n", layout.type[i].type,
-			layout.type[i].has_table, layout.type[i].has_alias, layout.type[i].step);
-}
-
 static void finish(struct fb_profiler_session *session, struct fb_status *status,
 		   struct fb_timestamp_tz timestamp)
 {
-	FILE *file = fopen(getenv("FBPROF_PLAN_ORACLE"), "w");
-
 	(void)session;
 	(void)status;
 	(void)timestamp;
-	if (!file)
-		return;
-	if (!learn || (sessions == 1 && !learn_plan_settle(learn, error)))
-		fprintf(file, "error %s\n", error);
-	else if (sessions > 1)
-		print_result(file);
-	fclose(file);
 }
 
 static void define_statement(struct fb_profiler_session *session, struct fb_status *status,
@@ -285,16 +237,12 @@ static struct fb_profiler_session *start_session(struct fb_profiler_plugin *plug
 		.after_record_source_get_record = after_fetch,
 	};
 	static struct fb_profiler_session session = { .vtable = &vtable };
-	uint64_t engine = 0;
 
 	(void)plugin;
 	(void)status;
 	(void)description;
 	(void)options;
 	(void)timestamp;
-	dl_iterate_phdr(find_engine, &engine);
-	if (!sessions++)
-		learn = learn_plan_new((const void *)engine, error);
 	return &session;
 }
 
@@ -325,7 +273,7 @@ static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factor
 	return &plugin;
 }
 
-__attribute__((visibility("default"))) void firebird_plugin(struct fb_master *master)
+void oracle_plan_register(struct fb_master *master)
 {
 	static const struct fb_plugin_factory_vtable vtable = {
 		.version = FB_PLUGIN_FACTORY_VERSION,
@@ -334,6 +282,6 @@ __attribute__((visibility("default"))) void firebird_plugin(struct fb_master *ma
 	static struct fb_plugin_factory factory = { .vtable = &vtable };
 	struct fb_plugin_manager *manager = master->vtable->get_plugin_manager(master);
 
-	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER,
-						 "Default_Profiler", &factory);
+	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, ORACLE_PLAN,
+						 &factory);
 }
