@@ -1,11 +1,20 @@
 #include "plan.h"
 
+#include "position.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #define FRAMES_MAX 8192
+
+/* A record source that was seen to work for another one, or, with 0, for none. */
+struct link {
+	uint64_t outer, inner;
+};
+
+#define LINKS 4096u
 
 struct plan {
 	pid_t process;
@@ -14,6 +23,7 @@ struct plan {
 	struct stack_unwinder *unwinder;
 	unsigned registers[LAYOUT_PLAN_FUNCTIONS]; /* indexes in stack_frame.saved */
 	uint32_t head;				   /* so many bytes of a record source are read */
+	struct link links[LINKS]; /* by a hash; a newer one takes the place of an older one */
 	struct stack_sample sample;
 	struct stack_frame frames[FRAMES_MAX];
 };
@@ -131,10 +141,7 @@ static void read_frames(const struct plan *plan, uint32_t count, struct plan_cha
 	}
 }
 
-/*
- * A function that is just beginning or ending, innermost, may have something else in its register.  A
- * record source begins with the address of its virtual functions, which are in the engine's data.
- */
+/* A record source begins with the address of its virtual functions, which are in the engine's data. */
 static bool accept_head(const struct plan *plan, const unsigned char *head,
 			struct plan_source *source)
 {
@@ -144,6 +151,7 @@ static bool accept_head(const struct plan *plan, const unsigned char *head,
 	memcpy(&source->type, head, sizeof(source->type));
 	if (source->type < plan->start || source->type >= plan->end)
 		return false;
+	source->type -= plan->base;
 	if (cursor)
 		memcpy(&source->cursor, head + cursor, sizeof(source->cursor));
 	if (id)
@@ -187,13 +195,58 @@ static void read_objects(const struct plan *plan, struct plan_chain *chain)
 	chain->count = kept;
 }
 
+/* ---- The innermost frame ---- */
+
+static struct link *find_link(struct plan *plan, uint64_t outer, uint64_t inner)
+{
+	uint64_t hash = (outer ^ inner << 1) * 0x9e3779b97f4a7c15u;
+
+	return &plan->links[hash >> 32 & (LINKS - 1)];
+}
+
+/*
+ * A function that has just begun, or is about to return, still or again has its caller's value in the register: it
+ * may well be another record source.  So one that is interrupted itself counts only if its record source was
+ * seen inside the next one when it had called something.
+ */
+static void judge_innermost(struct plan *plan, struct plan_chain *chain)
+{
+	uint64_t inner = chain->sources[0].object;
+	uint64_t outer = chain->count > 1 ? chain->sources[1].object : 0;
+	const struct link *link = find_link(plan, outer, inner);
+
+	if (link->outer == outer && link->inner == inner)
+		return;
+	chain->count--;
+	memmove(&chain->sources[0], &chain->sources[1], chain->count * sizeof(chain->sources[0]));
+}
+
+static void note_links(struct plan *plan, const struct plan_chain *chain)
+{
+	for (uint32_t i = 0; i < chain->count; i++) {
+		uint64_t inner = chain->sources[i].object;
+		uint64_t outer = i + 1 < chain->count ? chain->sources[i + 1].object : 0;
+
+		*find_link(plan, outer, inner) = (struct link){ outer, inner };
+	}
+}
+
 void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan_chain *chain)
 {
 	uint32_t count =
 		stack_unwind(plan->unwinder, sample, plan->frames, FRAMES_MAX, &chain->whole);
+	uint64_t first;
+	bool interrupted;
 
 	read_frames(plan, count, chain);
+	first = chain->count ? chain->sources[0].object : 0;
 	read_objects(plan, chain);
+	interrupted = count && chain->count && chain->sources[0].object == first &&
+		      find_function(plan, &plan->frames[0]) >= 0;
+	if (interrupted)
+		judge_innermost(plan, chain);
+	else
+		note_links(plan, chain);
 }
 
 bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain)
@@ -202,4 +255,42 @@ bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain)
 		return false;
 	plan_read(plan, &plan->sample, chain);
 	return true;
+}
+
+/* ---- Texts ---- */
+
+/* Puts the name into the first quotes of a step. */
+static void put_names(const struct plan *plan, const struct plan_source *source,
+		      const struct layout_plan_type *type, char *text, size_t size)
+{
+	char table[256] = "", alias[256] = "";
+	const char *quotes = strstr(type->step, "\"\"");
+	int before = quotes ? (int)(quotes - type->step) : 0;
+
+	if (quotes && type->has_table)
+		passive_text(plan->process, &plan->layout, LAYOUT_SOURCE_TABLE, source->object,
+			     table, sizeof(table));
+	if (quotes && type->has_alias)
+		passive_text(plan->process, &plan->layout, LAYOUT_SOURCE_ALIAS, source->object,
+			     alias, sizeof(alias));
+	if (*table && *alias && strcmp(table, alias))
+		snprintf(text, size, "%.*s\"%s\" as \"%s\"%s", before, type->step, table, alias,
+			 quotes + 2);
+	else if (*table || *alias)
+		snprintf(text, size, "%.*s\"%s\"%s", before, type->step, *table ? table : alias,
+			 quotes + 2);
+	else
+		snprintf(text, size, "%s", type->step);
+}
+
+void plan_describe(const struct plan *plan, const struct plan_source *source, char *text,
+		   size_t size)
+{
+	text[0] = 0;
+	for (uint32_t i = 0; i < plan->layout.plan_types; i++) {
+		if (plan->layout.type[i].type == source->type) {
+			put_names(plan, source, &plan->layout.type[i], text, size);
+			return;
+		}
+	}
 }

@@ -38,4 +38,11 @@ void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan
 /* Stops the thread for a moment (stack_stop()).  False, with errno, if it can't be. */
 bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain);
 
+/*
+ * The step of the plan, as the engine explains it, without what it has in parentheses: Table "T" as "A"
+ * Full Scan.  "" if it isn't known; names are read now, so that of an object that is gone they aren't.
+ */
+void plan_describe(const struct plan *plan, const struct plan_source *source, char *text,
+		   size_t size);
+
 #endif

@@ -134,8 +134,9 @@ static const char *const learning[] = {
 };
 
 static const char *const verifying[] = {
-	BLOCK("select first 7 max(f(z.b)) from d left join a z on z.id = d.a join a on a.id = "
-	      "d.id + 0 group by z.b order by 1"),
+	BLOCK("select first 7 max(f(z.b)) from d left join a z on z.id = d.a join a "
+	      "a_name_that_is_longer_than_a_short_text on "
+	      "a_name_that_is_longer_than_a_short_text.id = d.id + 0 group by z.b order by 1"),
 	BLOCK("select x * (select min(id) from d where a + 0 = x) from p(1) where exists (select 1 "
 	      "from d q where q.id = x)"),
 	BLOCK("select rank() over (order by c desc) + count(*) over (partition by c) from a where "
@@ -149,6 +150,9 @@ static const char *const verifying[] = {
 	BLOCK("select sum(a.id) from d join a on a.b + 0 = d.a + 0 join v on v.b + 0 = a.b + 0"),
 	BLOCK("select id from d where a = 3 or a = 4 order by id desc rows 2 to 5"),
 	BLOCK("select count(*) from mon$statements, d where d.id < 3"),
+	BLOCK("select distinct a from d where id < 9 union select b from a order by 1"),
+	BLOCK("select id from d where id in (5, 6) with lock"),
+	BLOCK("select d.id from d join a on a.id = d.id where :n is null or a.b = :n"),
 	BLOCK("select 2 * x from q(4)"),
 	BLOCK("select (select first 1 skip 2 id from d where d.a = a.b order by t) from a where id "
 	      "in (select id from d where t > 'y')"),
@@ -162,7 +166,7 @@ static const char *const verifying[] = {
 	"  end\n"
 	"end",
 	"execute block as declare x integer;\n"
-	"  declare c cursor for (select max(id) from a group by b);\n"
+	"  declare c cursor for (select max(id) i from a group by b);\n"
 	"begin\n"
 	"  open c;\n"
 	"  fetch c into x;\n"
