@@ -29,6 +29,7 @@
 
 #define ATTACHMENTS_BEFORE 5   /* so that ids differ from one database to the other */
 #define GATES		   150 /* that are locked, in a run of a workload */
+#define LOOKS		   20  /* at a gate, until it is seen */
 #define POLL_US		   500
 #define GATE_PATIENCE_US   5000000
 
@@ -363,7 +364,7 @@ static bool lock_gates(struct client_attachment *holder, struct client_attachmen
 {
 	char *sql = g_strdup_printf(
 		"execute block as declare i integer = 0; begin while (i < %d) do begin i = i + 1; "
-		"insert into gates values (%" G_GUINT64_FORMAT " + :i, 0); end end",
+		"update or insert into gates values (%" G_GUINT64_FORMAT " + :i, 0); end end",
 		GATES, passed);
 	bool done = client_execute(holder, sql, error) && client_commit(holder, error);
 
@@ -379,6 +380,18 @@ static bool lock_gates(struct client_attachment *holder, struct client_attachmen
 	return done;
 }
 
+/* The tables may be late; that an attachment is never seen there is no error. */
+static bool look(struct worker *worker, struct client_attachment *monitor, guint64 gate,
+		 char **error)
+{
+	bool seen = false, done = true;
+
+	for (unsigned i = 0; done && !seen && i < LOOKS; i++)
+		done = oracle_monitor_look(monitor, &worker->moment, gate, &seen, on_moment,
+					   worker->state, error);
+	return done;
+}
+
 /* Lets the thread go from gate to gate, and looks at each. */
 static bool look_at_gates(struct worker *worker, struct client_attachment *monitor,
 			  struct client_attachment *locks, guint64 passed, char **error)
@@ -388,8 +401,7 @@ static bool look_at_gates(struct worker *worker, struct client_attachment *monit
 	atomic_store(&worker->go, true);
 	for (unsigned i = 0; done && i < GATES; i++) {
 		if (wait_at_gate(worker, monitor, passed + i + 1, error))
-			done = oracle_monitor_look(monitor, &worker->moment, on_moment,
-						   worker->state, error);
+			done = look(worker, monitor, passed + i + 1, error);
 		else
 			done = *error == NULL;
 		client_rollback(&locks[i]);

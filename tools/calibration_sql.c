@@ -6,10 +6,12 @@
 
 #include <stddef.h>
 
-#define GATE_TABLE	"create table gates (id integer not null primary key, hits integer)"
-#define GATE_SEQUENCE	"create sequence gate"
-#define PASS_GATE	"g = gen_id(gate, 1); update gates set hits = 1 where id = :g;"
-#define PASS_GATE_BELOW "g = gen_id(gate, 1);\n\n  update gates\n    set hits = 2 where id = :g;"
+#define GATE_TABLE    "create table gates (id integer not null primary key, hits integer)"
+#define GATE_SEQUENCE "create sequence gate"
+#define NOTE_GATE     "hits = rdb$set_context('USER_SESSION', 'GATE', :g)"
+#define PASS_GATE     "g = gen_id(gate, 1); update gates set " NOTE_GATE " where id = :g;"
+#define PASS_GATE_BELOW \
+	"g = gen_id(gate, 1);\n\n  update gates\n    set " NOTE_GATE " where id = :g;"
 
 /* Some 1200 characters. */
 #define LONG_REMARK \
@@ -169,6 +171,16 @@ static const char *const learning_statements[] = {
 	"  execute statement ('select count(*) from items where id > ?') (x) into x;\n"
 	"end",
 
+	/* Between the caller and the called there is another request, which waits to be fetched from. */
+	"execute block as declare x integer; declare g integer;\n"
+	"begin\n"
+	"  for select n from numbers(1, 3) into :x do\n"
+	"  begin\n"
+	"    x = gated(x);\n"
+	"    execute procedure descend(2);\n"
+	"  end\n"
+	"end",
+
 	"execute procedure fails_and_recovers(6)",
 	"execute procedure descend(40)",
 	"select cast(sum(fibonacci(n)) as varchar(20)) from numbers(1, 7)",
@@ -185,8 +197,7 @@ const struct calibration_workload calibration_learning = { learning_definitions,
 /* ---- To verify with ---- */
 
 static const char *const verifying_definitions[] = {
-	GATE_TABLE,
-	GATE_SEQUENCE,
+	GATE_TABLE, GATE_SEQUENCE,
 	"create table orders (number integer not null primary key, total integer)",
 	"create table order_lines (order_number integer not null, line_number integer not null,\n"
 	"price integer, primary key (order_number, line_number))",
@@ -213,9 +224,10 @@ static const char *const verifying_definitions[] = {
 	"  return coalesce(result, 0);\n"
 	"end",
 
-	"create procedure p (a integer) returns (b integer) as declare g integer; begin\n"
+	/* No gate: MON$CALL_STACK does not know which of two such is executing. */
+	"create procedure p (a integer) returns (b integer) as begin\n"
 	"b = a;\n"
-	"while (b > 0) do begin b = b - 1; suspend; end " PASS_GATE "\n"
+	"while (b > 0) do begin b = b - 1; suspend; end \n"
 	"end",
 
 	"create trigger t1 for order_lines active after insert position 10 as\n"

@@ -31,10 +31,11 @@ void oracle_profiler_watch(const struct learn_moment *attachment, oracle_callbac
 /* ---- The monitoring tables (oracle_monitor.c) ---- */
 
 /*
- * What the attachment with this id is executing; its thread must not move on meanwhile.  One
- * callback, in this thread, or none if nothing is executed.  `attachment` as above.
+ * What an attachment is executing that is held at a gate (calibration_sql.h).  One callback, in this thread,
+ * if it is a single chain of calls.  `seen` is false if the tables do not tell of this gate yet.
  */
 bool oracle_monitor_look(struct client_attachment *monitor, const struct learn_moment *attachment,
-			 oracle_callback *callback, void *context, char **error);
+			 guint64 gate, bool *seen, oracle_callback *callback, void *context,
+			 char **error);
 
 #endif

@@ -16,7 +16,8 @@
 
 /*
  * First the statement: its id and text (empty where it is in another table, from 5.0 on); then what it called: id, caller's id (empty: the statement), type, name,
- * package, line, column.  All of it null if not exactly one statement is active.
+ * package, line, column.  All of it null if not exactly one statement is active, or the attachment is
+ * not at this gate: at times the tables tell what was so at an earlier look.
  */
 #define LOOK                                                                                     \
 	"execute block returns (answer varchar(30000)) as\n"                                     \
@@ -25,6 +26,10 @@
 	"begin\n"                                                                                \
 	"  select count(*), max(mon$statement_id) from mon$statements\n"                         \
 	"    where mon$attachment_id = %" G_GUINT64_FORMAT " and mon$state = 1 into n, id;\n"    \
+	"  if (not exists (select * from mon$context_variables where mon$attachment_id = "       \
+	"%" G_GUINT64_FORMAT "\n"                                                                \
+	"    and mon$variable_name = 'GATE' and mon$variable_value = '%" G_GUINT64_FORMAT        \
+	"')) then n = 0;\n"                                                                      \
 	"  if (n = 1) then begin\n"                                                              \
 	"    select cast(mon$sql_text as varchar(8000)) from mon$statements\n"                   \
 	"      where mon$statement_id = :id into sql;\n"                                         \
@@ -140,15 +145,19 @@ static void read_answer(const char *answer, const struct learn_moment *attachmen
 }
 
 bool oracle_monitor_look(struct client_attachment *monitor, const struct learn_moment *attachment,
-			 oracle_callback *callback, void *context, char **error)
+			 guint64 gate, bool *seen, oracle_callback *callback, void *context,
+			 char **error)
 {
-	char *sql = g_strdup_printf(LOOK, attachment->attachment_id), *answer;
+	char *sql = g_strdup_printf(LOOK, attachment->attachment_id, attachment->attachment_id,
+				    gate),
+	     *answer;
 
 	/* What the tables say is the same for all of a transaction. */
 	client_rollback(monitor);
 	answer = client_query(monitor, sql, error);
 	g_free(sql);
-	if (answer && strstr(answer, ROW))
+	*seen = answer && *answer;
+	if (*seen)
 		read_answer(answer, attachment, callback, context);
 	g_free(answer);
 	return answer != NULL;
