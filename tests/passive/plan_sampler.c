@@ -1,5 +1,5 @@
 /*
- * plan_sampler CACHE ENGINE PID THREAD HZ SECONDS [--quiet]: takes samples of a thread's position in plans, and prints
+ * plan_sampler CACHE ENGINE PID THREAD HZ SECONDS: takes samples of a thread's position in plans, and prints
  * each chain of steps, outermost first, with how often it was seen; then what sampling took.  For the
  * tests of passive/plan.h.  HZ 0: none, only the time is waited for.
  */
@@ -22,6 +22,7 @@ static unsigned seen_count;
 
 static struct layout layout;
 static struct plan_chain chain;
+static struct stack_sample stack;
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -82,10 +83,10 @@ static void format_chain(const struct plan *plan, char *text, size_t size)
 	}
 }
 
-static void sample(struct plan *plan, int thread, double hz, double seconds)
+static void sample(struct plan *plan, int process, int thread, double hz, double seconds)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
-	uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), taken = 0;
+	uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), stopped = 0, read = 0;
 	unsigned samples = 0, failed = 0, cut = 0;
 	static char text[65536];
 
@@ -102,21 +103,26 @@ static void sample(struct plan *plan, int thread, double hz, double seconds)
 			break;
 		now = now_ns(CLOCK_MONOTONIC);
 		samples++;
-		if (!plan_sample(plan, thread, &chain)) {
+		if (!stack_stop(process, thread, &stack)) {
 			failed++;
 			if (errno == ESRCH)
 				break;
 			continue;
 		}
-		taken += now_ns(CLOCK_MONOTONIC) - now;
+		stopped += now_ns(CLOCK_MONOTONIC) - now;
+		now = now_ns(CLOCK_MONOTONIC);
+		plan_read(plan, &stack, &chain);
+		read += now_ns(CLOCK_MONOTONIC) - now;
 		cut += !chain.whole;
 		format_chain(plan, text, sizeof(text));
 		count_chain(text);
 	}
 	for (unsigned i = 0; i < seen_count; i++)
 		printf("%u\t%s\n", seen[i].count, seen[i].chain);
-	printf("samples %u failed %u cut %u mean_us %.1f cpu_ms %.1f\n", samples, failed, cut,
-	       samples ? taken / 1e3 / samples : 0.0,
+	samples -= failed;
+	printf("samples %u failed %u cut %u stop_us %.1f read_us %.1f cpu_ms %.1f\n", samples,
+	       failed, cut, samples ? stopped / 1e3 / samples : 0.0,
+	       samples ? read / 1e3 / samples : 0.0,
 	       (now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1e6);
 }
 
@@ -139,7 +145,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "plan_sampler: %s\n", error);
 		return 1;
 	}
-	sample(plan, atoi(argv[4]), atof(argv[5]), atof(argv[6]));
+	sample(plan, atoi(argv[3]), atoi(argv[4]), atof(argv[5]), atof(argv[6]));
 	plan_free(plan);
 	return 0;
 }

@@ -1,9 +1,12 @@
 """plans.py DATABASE [PLAN SECONDS OPTIONS]: executes a statement with a plan of several steps over and over.
 
 Without PLAN it only creates what the statements need. OPTIONS are the session's; "off": none. First prints the id of the
-thread that executes, at the end JSON: how often it was executed.
+thread that executes, at the end JSON: how often it was executed. SECONDS "asked": until its input ends, and at each line
+of that it prints the count so far.
 """
 
+import select
+import sys
 import threading
 import time
 
@@ -67,12 +70,16 @@ def main(database, plan=None, seconds='0', options='off'):
         client.start_session(plan, options)
     cursor = client.connection.cursor()
     statement = cursor.prepare(PLANS[plan])
-    end = time.monotonic() + float(seconds)
+    end = time.monotonic() + (1e9 if seconds == 'asked' else float(seconds))
     count = 0
     while time.monotonic() < end:
         cursor.execute(statement)
         cursor.fetchall()
         count += 1
+        if seconds == 'asked' and select.select([sys.stdin], [], [], 0)[0]:
+            if not sys.stdin.readline():
+                break
+            print(count, flush=True)
     cursor.close()
     statement.free()
     if options != 'off':
