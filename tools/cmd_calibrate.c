@@ -52,6 +52,8 @@ static const char *begin_of(enum layout_fact fact)
 		return "TLS block";
 	if (fact <= LAYOUT_STATEMENT || (fact >= LAYOUT_REQUEST_ID && fact <= LAYOUT_COLUMN))
 		return "request";
+	if (fact >= LAYOUT_SOURCE_CURSOR)
+		return "record source";
 	return fact < LAYOUT_ATTACHMENT_ID ? "statement" : "attachment";
 }
 
@@ -77,10 +79,8 @@ static void print_text(const struct layout *layout, struct sink *sink)
 	for (unsigned i = 0; i < layout->plan_functions; i++) {
 		const struct layout_plan_function *plan = &layout->plan[i];
 
-		sink_print(sink,
-			   "%s of record sources: +0x%" PRIx64 " to +0x%" PRIx64 ", register %u\n",
-			   plan->event == LAYOUT_PLAN_OPEN ? "open" : "fetch", plan->start,
-			   plan->end, plan->reg);
+		sink_print(sink, "%s: in +0x%" PRIx64 " to +0x%" PRIx64 ", register %u\n",
+			   layout_event_name(plan->event), plan->start, plan->end, plan->reg);
 	}
 }
 
