@@ -74,7 +74,7 @@ def test_learns_and_verifies(version, scratch, cache, variables):
 
     layout = json.loads(calibrate(variables, '--show', '--json', engine).stdout)
     assert (layout['identity'], layout['engine']) == (sha256(engine), version)
-    assert layout['verified'] >= (2000 if version == '5.0.4' else 500)
+    assert layout['verified'] >= (2000 if version == '5.0.4' else 1000)
     known = {fact for fact, path in layout['paths'].items() if path['type'] != 'absent'}
     assert known >= FACTS | ({'statement_id'} if version == '5.0.4' else set())
     for fact, path in layout['paths'].items():
