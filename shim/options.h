@@ -6,17 +6,12 @@
 #define FBPROF_OPTIONS_H
 
 #include "../output/log_format.h"
+#include "../output/sql_text.h"
 #include "../sampler/tick_clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum sql_text {
-	SQL_TEXT_FULL,
-	SQL_TEXT_HASH, /* only a fingerprint: the text may hold secrets */
-	SQL_TEXT_OFF
-};
 
 struct options {
 	enum log_mode mode; /* MODE; SAMPLING_INTERVAL=0 is another word for MEASURED */

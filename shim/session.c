@@ -63,7 +63,8 @@ static struct {
 
 uint64_t attachment_key(const struct attachment_info *attachment)
 {
-	return (fingerprint(attachment->database) ^ (uint64_t)attachment->id) * 0x9e3779b97f4a7c15u;
+	return (sql_text_fingerprint(attachment->database) ^ (uint64_t)attachment->id) *
+	       0x9e3779b97f4a7c15u;
 }
 
 /* Takes the attachment's out, and those that are over; 0: it has none. */
@@ -177,8 +178,8 @@ static void free_statement(void *context, void *statement)
 
 static void session_free(struct session *session)
 {
-	table_free(&session->requests, free_request, session);
-	table_free(&session->statements, free_statement, session);
+	id_table_free(&session->requests, free_request, session);
+	id_table_free(&session->statements, free_statement, session);
 	while (session->free_requests) {
 		struct request *request = session->free_requests;
 
@@ -470,8 +471,8 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 		session->id = new_id();
 		session->stack = frame_stack_new();
 		session->owner = malloc(FRAME_STACK_ROOM * sizeof(struct request *));
-		ready = session->stack && session->owner && table_init(&session->statements) &&
-			table_init(&session->requests);
+		ready = session->stack && session->owner && id_table_init(&session->statements) &&
+			id_table_init(&session->requests);
 	}
 	if (!ready) {
 		snprintf(error, error_size, "out of memory");
