@@ -220,6 +220,11 @@ static char *add_text(char *place, char *end, const char *key, const char *value
 	return size >= 0 && size < end - place - 1 ? place + size + 1 : place;
 }
 
+static pid_t profiled(const struct log_options *options)
+{
+	return options->pid ? options->pid : getpid();
+}
+
 static void fill_header(struct log_header *header, const struct log_options *options)
 {
 	struct timespec realtime, monotonic;
@@ -236,7 +241,7 @@ static void fill_header(struct log_header *header, const struct log_options *opt
 	header->chunk_size = LOG_CHUNK_SIZE;
 	header->start_realtime = realtime.tv_sec * 1000000000LL + realtime.tv_nsec;
 	header->start_monotonic = monotonic.tv_sec * 1000000000LL + monotonic.tv_nsec;
-	header->pid = (uint32_t)getpid();
+	header->pid = (uint32_t)profiled(options);
 	place = add_text(place, end, "fbprof", PACKAGE_VERSION);
 	place = add_text(place, end, "program", options->program);
 	place = add_text(place, end, "host", host);
@@ -420,14 +425,14 @@ static bool create_file(struct log *log, const struct log_options *options, char
 	gmtime_r(&now, &utc);
 	strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &utc);
 	copy_program(program, options->program);
-	snprintf(name, sizeof(name), "%s.%d.%s.fbprof", program, (int)getpid(), when);
+	snprintf(name, sizeof(name), "%s.%d.%s.fbprof", program, (int)profiled(options), when);
 	for (unsigned attempt = 2; attempt < 100; attempt++) {
 		log->fd = openat(directory_fd, name,
 				 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (log->fd >= 0 || errno != EEXIST)
 			break;
-		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)getpid(), when,
-			 attempt);
+		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)profiled(options),
+			 when, attempt);
 	}
 	if (log->fd < 0) {
 		problem = errno;

@@ -422,6 +422,7 @@ static const struct fb_profiler_session_vtable *vtable_of(enum log_mode mode)
 	case LOG_MODE_MEASURED:
 		return &measured_vtable;
 	case LOG_MODE_SAMPLED:
+	case LOG_MODE_PASSIVE: /* is no session's mode */
 		break;
 	}
 	return &sampled_vtable;
@@ -434,6 +435,7 @@ static void set_clock_mode(struct session *session)
 
 	switch (session->options.mode) {
 	case LOG_MODE_SAMPLED:
+	case LOG_MODE_PASSIVE: /* is no session's mode */
 		stack->clock_mode = CLOCK_SAMPLED;
 		stack->bare_depth = session->options.detailed ? 2 : 1;
 		break;
