@@ -24,14 +24,18 @@ enum layout_fact {
 	LAYOUT_OBJECTS,	  /* so many are pointers to objects; from here on, values */
 
 	/* From a request: */
-	LAYOUT_REQUEST_ID = LAYOUT_OBJECTS, /* unique in the process */
+	LAYOUT_REQUEST_ID = LAYOUT_OBJECTS, /* unique in the process, another at each start */
 	LAYOUT_LINE,			    /* 0: none */
 	LAYOUT_COLUMN,
 	/* From a statement: */
-	LAYOUT_STATEMENT_ID,
+	LAYOUT_STATEMENT_ID, /* 0: nobody has asked the engine for it yet.  Not in 3.0 and 4.0 */
 	LAYOUT_SQL_TEXT,
-	LAYOUT_ROUTINE, /* name of the procedure, function or trigger; empty: none */
-	LAYOUT_PACKAGE,
+	/* … of which one at most has a name, which tells what kind the statement is of: */
+	LAYOUT_PROCEDURE,
+	LAYOUT_FUNCTION,
+	LAYOUT_TRIGGER,
+	LAYOUT_PROCEDURE_PACKAGE, /* empty: none */
+	LAYOUT_FUNCTION_PACKAGE,
 	/* From an attachment: */
 	LAYOUT_ATTACHMENT_ID,
 	LAYOUT_USER,
@@ -53,7 +57,10 @@ enum layout_type {
 
 #define LAYOUT_STEPS 6
 
-/* Add offset[0] to the object's address; for each further offset, load a pointer, and add it. */
+/*
+ * Add offset[0] to the object's address; for each further offset, load a pointer, and add it.  A null
+ * pointer on the way means that there is none: an idle thread, a statement that is no procedure.
+ */
 struct layout_path {
 	enum layout_type type;
 	uint32_t steps; /* offsets in use; at least 1 unless absent */
@@ -90,16 +97,23 @@ struct layout {
 	uint64_t verified; /* so many events agreed when it was verified */
 };
 
-#define LAYOUT_ERROR_SIZE 320
+/* Names as in the cache: "request", "sql_text"; "u32". */
+const char *layout_fact_name(enum layout_fact fact);
+const char *layout_type_name(enum layout_type type);
 
-/* The identity of an engine file.  Returns false, with a sentence in `error`, if it can't be read. */
+#define LAYOUT_ERROR_SIZE 1024
+
+/*
+ * The identity of an engine file.  Returns false, with a sentence in `error`, if it can't be read.
+ * Reads the file whole: some 50 ms.  Any thread, as all of these functions; they keep no state.
+ */
 bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 		     char error[LAYOUT_ERROR_SIZE]);
 
 /*
- * The cache: `directory`/IDENTITY.layout, a text file with a checksum.  NULL: FBPROF_CACHE, else the
- * user's cache directory.  A missing, damaged or foreign one is refused with a sentence that says what
- * to do.
+ * The cache: `directory`/IDENTITY.layout, a text file with a checksum.  NULL: FBPROF_CACHE, else fbprof/
+ * in the user's cache directory.  A missing, damaged or foreign one is refused with a sentence that
+ * says what to do.
  */
 bool layout_load(struct layout *layout, const char *directory, const char *identity,
 		 char error[LAYOUT_ERROR_SIZE]);
