@@ -161,32 +161,13 @@ static void free_statement(void *context, void *value)
 	free(statement);
 }
 
-struct logged_statement *passive_session_statement(struct passive_session *session, uint64_t key)
+uint64_t passive_statement_fingerprint(const struct passive_statement *statement)
 {
-	struct logged_statement *statement = id_table_get(&session->statements, (int64_t)key);
+	uint64_t hash = sql_text_fingerprint(statement->type);
 
-	if (statement)
-		return statement;
-	statement = calloc(1, sizeof(*statement));
-	if (!statement)
-		return NULL;
-	statement->cells = LOG_CELL_FIRST_FREE;
-	if (!id_table_init(&statement->lines) ||
-	    !id_table_put(&session->statements, (int64_t)key, statement)) {
-		free_statement(NULL, statement);
-		return NULL;
-	}
-	return statement;
-}
-
-void passive_session_forget(struct passive_session *session, uint64_t key)
-{
-	struct logged_statement *statement = id_table_get(&session->statements, (int64_t)key);
-
-	if (!statement)
-		return;
-	id_table_remove(&session->statements, (int64_t)key);
-	free_statement(NULL, statement);
+	hash = hash * 31 + sql_text_fingerprint(statement->package);
+	hash = hash * 31 + sql_text_fingerprint(statement->routine);
+	return hash * 31 + sql_text_fingerprint(statement->sql_text);
 }
 
 /* Writes a text and sets its number, 0 if there is none.  False: recording has stopped. */
@@ -213,28 +194,50 @@ static const char *null_if_empty(const char *text)
 	return *text ? text : NULL;
 }
 
-bool passive_session_define(struct passive_session *session, struct logged_statement *statement,
-			    const struct passive_statement *what)
+static bool put_statement(struct passive_session *session, uint32_t index,
+			  const struct passive_statement *what)
 {
-	uint32_t index = session->last_statement + 1, text;
+	uint32_t text;
 	uint8_t *place;
 
-	if (index > FRAME_STATEMENT_MAX || !put_text(session, what->sql_text, &text))
+	if (!put_text(session, what->sql_text, &text))
 		return false;
 	place = begin(session, LOG_REC_STATEMENT,
 		      4 * VARINT_MAX_SIZE + 4 * (NAME_BYTES + VARINT_MAX_SIZE));
 	if (!place)
 		return false;
 	place = varint_put(place, index);
-	place = varint_put(place, what->id ? what->id : index);
+	place = varint_put(place, index);
 	place = varint_put(place, 0);
-	place = log_put_string(place, *what->routine ? "ROUTINE" : "BLOCK", NAME_BYTES);
+	place = log_put_string(place, what->type, NAME_BYTES);
 	place = log_put_nullable(place, NULL, 0);
 	place = log_put_nullable(place, null_if_empty(what->package), NAME_BYTES);
 	place = log_put_nullable(place, null_if_empty(what->routine), NAME_BYTES);
 	end(session, varint_put(place, text));
-	session->last_statement = statement->index = index;
 	return true;
+}
+
+struct logged_statement *passive_session_statement(struct passive_session *session,
+						   const struct passive_statement *what,
+						   uint64_t fingerprint)
+{
+	struct logged_statement *statement =
+		id_table_get(&session->statements, (int64_t)fingerprint);
+
+	if (statement || session->last_statement == FRAME_STATEMENT_MAX)
+		return statement;
+	statement = calloc(1, sizeof(*statement));
+	if (!statement)
+		return NULL;
+	statement->index = session->last_statement + 1;
+	statement->cells = LOG_CELL_FIRST_FREE;
+	if (!id_table_init(&statement->lines) || !put_statement(session, statement->index, what) ||
+	    !id_table_put(&session->statements, (int64_t)fingerprint, statement)) {
+		free_statement(NULL, statement);
+		return NULL;
+	}
+	session->last_statement++;
+	return statement;
 }
 
 uint32_t passive_session_line(struct passive_session *session, struct logged_statement *statement,

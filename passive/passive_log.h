@@ -27,7 +27,7 @@ struct passive_attachment {
 
 /* What is known of a statement; "" for what is not. */
 struct passive_statement {
-	uint64_t id;
+	const char *type; /* as Firebird's profiler calls it */
 	const char *routine, *package, *sql_text;
 };
 
@@ -36,18 +36,15 @@ struct passive_session {
 	uint32_t number;
 	struct call_tree *tree;
 	struct log_session_totals *totals;
-	struct id_table statements; /* by key: struct logged_statement */
+	struct id_table statements; /* struct logged_statement, by fingerprint */
 	uint32_t last_statement, last_text;
 };
 
 /* A statement of a session. */
 struct logged_statement {
-	uint32_t index;	       /* in the session; 0: not written yet */
+	uint32_t index;	       /* in the session, which is its id in the log, too */
 	uint32_t cells;	       /* in use */
 	struct id_table lines; /* cell by line << 32 | column */
-
-	/* The recorder's, to tell whether it still is what was seen before: */
-	uint64_t fingerprint, request_id;
 };
 
 void passive_log_init(struct passive_log *passive_log, struct log *log);
@@ -60,15 +57,13 @@ struct passive_session *passive_session_start(struct passive_log *passive_log,
 /* Ends and frees it. */
 void passive_session_end(struct passive_session *session, enum log_session_end how);
 
-/* The statement with this key, made if it is new: then it is not written yet. */
-struct logged_statement *passive_session_statement(struct passive_session *session, uint64_t key);
+/* Equal for statements that are the same by what is known of them. */
+uint64_t passive_statement_fingerprint(const struct passive_statement *statement);
 
-/* Forgets what was known under the key: something else is there now. */
-void passive_session_forget(struct passive_session *session, uint64_t key);
-
-/* Writes what a statement is.  With id 0 it gets its index for one. */
-bool passive_session_define(struct passive_session *session, struct logged_statement *statement,
-			    const struct passive_statement *what);
+/* The statement with this fingerprint, written if it is new. */
+struct logged_statement *passive_session_statement(struct passive_session *session,
+						   const struct passive_statement *what,
+						   uint64_t fingerprint);
 
 /* The cell of a line, written if it is new; 0: see above. */
 uint32_t passive_session_line(struct passive_session *session, struct logged_statement *statement,

@@ -11,8 +11,10 @@
 #include "../sampler/sampler.h"
 #include "passive_log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* How often the lists of threads are read anew. */
 #define UPDATE_INTERVAL 50000000u
@@ -38,10 +40,18 @@
 /* Of SQL texts, what is recorded. */
 #define TEXT_BYTES 65536
 
+/* What is thought to be at an address, and why. */
+struct known_statement {
+	uint64_t fingerprint;		    /* of what was read there last; 0: nothing yet */
+	uint64_t request_id;		    /* that was running it then */
+	struct logged_statement *statement; /* NULL: what was read is not certain */
+};
+
 /* An attachment that was seen at work. */
 struct watched_attachment {
 	uint64_t address, id;
 	struct passive_session *session;
+	struct id_table known; /* struct known_statement, by address */
 	uint64_t last_seen;
 	struct recorder_watch *watch;
 	struct watched_attachment *next;
@@ -49,6 +59,7 @@ struct watched_attachment {
 
 struct watched_thread {
 	pid_t id;
+	struct passive_position *position;     /* its own, as position.h wants it */
 	struct watched_attachment *attachment; /* that it worked for last; NULL: none */
 	uint64_t cpu_charged;		       /* of its CPU clock; 0: never read */
 	uint64_t cpu_busy;		       /* ns charged since */
@@ -75,37 +86,56 @@ struct recorder {
 	uint32_t attachment_count;
 
 	/* What is being looked at. */
-	struct passive_position position, again;
+	struct passive_position again; /* read for the second time */
 	struct position frames;
 	char routine[256], package[256], user[256], database[4096], sql_text[TEXT_BYTES];
 };
 
+/* A thread that is being looked at. */
+struct look {
+	struct recorder *recorder;
+	struct recorder_watch *watch;
+	struct recorder_source *source;
+	const struct process_thread *process_thread;
+	struct watched_thread *thread;
+	uint64_t now, elapsed;
+};
+
+/* Reads the position once more, into `again`. */
+static bool read_again(const struct look *look)
+{
+	struct passive_position *again = &look->recorder->again;
+
+	/* What it may have been read ahead by was another thread's. */
+	memset(again, 0, offsetof(struct passive_position, requests));
+	return look->source->read(look->source, look->process_thread, again) == PASSIVE_BUSY;
+}
+
 /* ---- Attachments ---- */
 
-static void forget_attachment(struct recorder *recorder, struct watched_attachment *attachment)
+static void free_known(void *context, void *value)
 {
-	struct recorder_watch *watch = attachment->watch;
-
-	for (uint32_t i = 0; i < watch->count; i++) {
-		if (watch->threads[i].attachment == attachment)
-			watch->threads[i].attachment = NULL;
-	}
-	for (struct watched_attachment **link = &recorder->attachments; *link;
-	     link = &(*link)->next) {
-		if (*link == attachment) {
-			*link = attachment->next;
-			break;
-		}
-	}
-	recorder->attachment_count--;
-	free(attachment);
+	(void)context;
+	free(value);
 }
 
 static void end_attachment(struct recorder *recorder, struct watched_attachment *attachment,
 			   enum log_session_end how)
 {
+	struct recorder_watch *watch = attachment->watch;
+	struct watched_attachment **link = &recorder->attachments;
+
 	passive_session_end(attachment->session, how);
-	forget_attachment(recorder, attachment);
+	for (uint32_t i = 0; i < watch->count; i++) {
+		if (watch->threads[i].attachment == attachment)
+			watch->threads[i].attachment = NULL;
+	}
+	while (*link != attachment)
+		link = &(*link)->next;
+	*link = attachment->next;
+	recorder->attachment_count--;
+	id_table_free(&attachment->known, free_known, NULL);
+	free(attachment);
 }
 
 static void end_longest_idle(struct recorder *recorder)
@@ -119,45 +149,26 @@ static void end_longest_idle(struct recorder *recorder)
 	end_attachment(recorder, oldest, LOG_END_FINISHED);
 }
 
-static void read_attachment(struct recorder *recorder, struct recorder_source *source,
-			    uint64_t address)
+static struct watched_attachment *new_attachment(const struct look *look)
 {
-	source->text(source, LAYOUT_USER, address, recorder->user, sizeof(recorder->user));
-	source->text(source, LAYOUT_DATABASE, address, recorder->database,
-		     sizeof(recorder->database));
-}
+	struct recorder *recorder = look->recorder;
+	const struct passive_position *position = look->thread->position;
+	const struct passive_attachment what = { position->attachment_id, recorder->user,
+						 recorder->database, look->source->engine };
+	struct watched_attachment *attachment = calloc(1, sizeof(*attachment));
 
-/* The first sight of an attachment.  NULL: its position has changed meanwhile, or it can't be kept. */
-static struct watched_attachment *new_attachment(struct recorder *recorder,
-						 struct recorder_watch *watch,
-						 const struct process_thread *thread)
-{
-	struct recorder_source *source = watch->source;
-	const struct passive_position *position = &recorder->position, *again = &recorder->again;
-	struct watched_attachment *attachment;
-
-	read_attachment(recorder, source, position->attachment);
-	if (source->read(source, thread, &recorder->again) != PASSIVE_BUSY ||
-	    again->attachment != position->attachment ||
-	    again->attachment_id != position->attachment_id)
-		return NULL;
-	if (recorder->attachment_count == SESSIONS_MAX)
-		end_longest_idle(recorder);
-	attachment = calloc(1, sizeof(*attachment));
-	if (!attachment)
-		return NULL;
-	attachment->session = passive_session_start(
-		&recorder->log,
-		&(struct passive_attachment){ position->attachment_id, recorder->user,
-					      recorder->database, source->engine });
-	if (!attachment->session) {
+	if (attachment && id_table_init(&attachment->known))
+		attachment->session = passive_session_start(&recorder->log, &what);
+	if (!attachment || !attachment->session) {
+		if (attachment)
+			id_table_free(&attachment->known, free_known, NULL);
 		free(attachment);
 		recorder->totals.stopped = true;
 		return NULL;
 	}
 	attachment->address = position->attachment;
 	attachment->id = position->attachment_id;
-	attachment->watch = watch;
+	attachment->watch = look->watch;
 	attachment->next = recorder->attachments;
 	recorder->attachments = attachment;
 	recorder->attachment_count++;
@@ -165,132 +176,167 @@ static struct watched_attachment *new_attachment(struct recorder *recorder,
 	return attachment;
 }
 
-static bool is_at(const struct watched_attachment *attachment, const struct recorder_watch *watch,
-		  const struct passive_position *position)
+/* The first sight of an attachment.  NULL: it can't be told for certain, or can't be kept. */
+static struct watched_attachment *meet_attachment(const struct look *look)
 {
-	return attachment->address == position->attachment &&
-	       attachment->id == position->attachment_id && attachment->watch == watch;
+	struct recorder *recorder = look->recorder;
+	const struct passive_position *position = look->thread->position;
+
+	look->source->text(look->source, LAYOUT_USER, position->attachment, recorder->user,
+			   sizeof(recorder->user));
+	look->source->text(look->source, LAYOUT_DATABASE, position->attachment, recorder->database,
+			   sizeof(recorder->database));
+	if (!read_again(look) || recorder->again.attachment != position->attachment ||
+	    recorder->again.attachment_id != position->attachment_id)
+		return NULL;
+	if (recorder->attachment_count == SESSIONS_MAX)
+		end_longest_idle(recorder);
+	return new_attachment(look);
 }
 
-static struct watched_attachment *find_attachment(struct recorder *recorder,
-						  struct recorder_watch *watch,
-						  struct watched_thread *thread,
-						  const struct process_thread *process_thread)
+static bool is_at(const struct watched_attachment *attachment, const struct look *look)
 {
-	struct watched_attachment *attachment = thread->attachment;
+	const struct passive_position *position = look->thread->position;
 
-	if (attachment && is_at(attachment, watch, &recorder->position))
-		return attachment;
-	for (attachment = recorder->attachments; attachment; attachment = attachment->next) {
-		if (is_at(attachment, watch, &recorder->position))
-			break;
-	}
-	if (!attachment)
-		attachment = new_attachment(recorder, watch, process_thread);
-	thread->attachment = attachment;
-	return attachment;
+	return attachment->address == position->attachment &&
+	       attachment->id == position->attachment_id && attachment->watch == look->watch;
+}
+
+/* The attachment that the thread works for becomes the thread's.  False: see meet_attachment(). */
+static bool find_attachment(const struct look *look)
+{
+	struct watched_attachment *attachment = look->thread->attachment;
+
+	if (attachment && is_at(attachment, look))
+		return true;
+	attachment = look->recorder->attachments;
+	while (attachment && !is_at(attachment, look))
+		attachment = attachment->next;
+	look->thread->attachment = attachment ? attachment : meet_attachment(look);
+	return look->thread->attachment != NULL;
 }
 
 /* ---- Statements and lines ---- */
 
-/* Statements have ids, or are where they are. */
-static uint64_t statement_key(const struct passive_request *request)
+static bool read_name(const struct look *look, enum layout_fact fact, uint64_t statement)
 {
-	return request->statement_id ? request->statement_id : request->statement;
+	char *name = look->recorder->routine;
+
+	look->source->text(look->source, fact, statement, name, sizeof(look->recorder->routine));
+	return *name != 0;
 }
 
-static uint64_t read_statement(struct recorder *recorder, struct recorder_source *source,
-			       uint64_t address)
+/* What is at an address: an SQL text, or a routine, or one of the engine's own statements. */
+static struct passive_statement read_statement(const struct look *look, uint64_t statement)
 {
-	source->text(source, LAYOUT_ROUTINE, address, recorder->routine, sizeof(recorder->routine));
-	source->text(source, LAYOUT_PACKAGE, address, recorder->package, sizeof(recorder->package));
-	source->text(source, LAYOUT_SQL_TEXT, address, recorder->sql_text,
-		     sizeof(recorder->sql_text));
-	return (sql_text_fingerprint(recorder->routine) * 31 +
-		sql_text_fingerprint(recorder->package)) *
-		       31 +
-	       sql_text_fingerprint(recorder->sql_text);
+	struct recorder *recorder = look->recorder;
+	struct recorder_source *source = look->source;
+	struct passive_statement what = { "BLOCK", recorder->routine, recorder->package,
+					  recorder->sql_text };
+	enum layout_fact package = LAYOUT_FACTS;
+
+	*recorder->routine = *recorder->package = 0;
+	source->text(source, LAYOUT_SQL_TEXT, statement, recorder->sql_text, TEXT_BYTES);
+	if (read_name(look, LAYOUT_PROCEDURE, statement)) {
+		what.type = "PROCEDURE";
+		package = LAYOUT_PROCEDURE_PACKAGE;
+	} else if (read_name(look, LAYOUT_FUNCTION, statement)) {
+		what.type = "FUNCTION";
+		package = LAYOUT_FUNCTION_PACKAGE;
+	} else if (read_name(look, LAYOUT_TRIGGER, statement)) {
+		what.type = "TRIGGER";
+	}
+	if (package != LAYOUT_FACTS)
+		source->text(source, package, statement, recorder->package,
+			     sizeof(recorder->package));
+	return what;
 }
 
 /* Whether the thread is still in the request at this depth, so that what it leads to is still there. */
-static bool is_still_there(struct recorder *recorder, struct recorder_source *source,
-			   const struct process_thread *thread, uint32_t depth)
+static bool is_still_there(const struct look *look, uint32_t depth)
 {
-	const struct passive_request *before = &recorder->position.requests[depth];
-	const struct passive_request *now = &recorder->again.requests[depth];
+	const struct passive_request *before = &look->thread->position->requests[depth];
+	const struct passive_request *now = &look->recorder->again.requests[depth];
 
-	return source->read(source, thread, &recorder->again) == PASSIVE_BUSY &&
-	       recorder->again.count > depth && now->request_id == before->request_id &&
-	       now->request == before->request && now->statement == before->statement;
+	return read_again(look) && look->recorder->again.count > depth &&
+	       now->request_id == before->request_id && now->request == before->request &&
+	       now->statement == before->statement;
+}
+
+static struct known_statement *find_known(struct watched_attachment *attachment, uint64_t address)
+{
+	struct known_statement *known = id_table_get(&attachment->known, (int64_t)address);
+
+	if (known)
+		return known;
+	known = calloc(1, sizeof(*known));
+	if (known && !id_table_put(&attachment->known, (int64_t)address, known)) {
+		free(known);
+		known = NULL;
+	}
+	return known;
 }
 
 /*
- * The statement of a request, written to the log if it is new.  NULL: what it is could not be read
- * for certain this time, or it can't be kept.  A short request is hardly ever still there when its
- * statement's texts have been read; then the same texts at two looks will do.
+ * The statement of a request, written to the log if it is new.  NULL: what it is can't be told for
+ * certain this time, or can't be kept.
+ *
+ * A statement is known by its address, but only as long as the same request runs it: another may be
+ * there next time.  A short request is hardly ever still there when its statement's texts have been
+ * read; then the same texts at two looks will do.
  */
-static struct logged_statement *find_statement(struct recorder *recorder,
-					       struct recorder_source *source,
-					       struct watched_attachment *attachment,
-					       const struct process_thread *thread, uint32_t depth)
+static struct logged_statement *find_statement(const struct look *look, uint32_t depth)
 {
-	const struct passive_request *request = &recorder->position.requests[depth];
-	uint64_t key = statement_key(request), fingerprint;
-	struct logged_statement *statement = passive_session_statement(attachment->session, key);
-	const struct passive_statement what = { request->statement_id, recorder->routine,
-						recorder->package, recorder->sql_text };
+	const struct passive_request *request = &look->thread->position->requests[depth];
+	struct watched_attachment *attachment = look->thread->attachment;
+	struct known_statement *known = find_known(attachment, request->statement);
+	struct passive_statement what;
+	uint64_t fingerprint;
 
-	if (!statement)
+	if (!known)
 		return NULL;
-	if (statement->index &&
-	    (request->statement_id || statement->request_id == request->request_id))
-		return statement;
-	fingerprint = read_statement(recorder, source, request->statement);
-	if (statement->fingerprint != fingerprint &&
-	    !is_still_there(recorder, source, thread, depth)) {
-		if (!statement->index)
-			statement->fingerprint = fingerprint;
-		return NULL;
-	}
-	if (statement->index && statement->fingerprint != fingerprint) {
-		/* It has no id, and another one is where it was. */
-		passive_session_forget(attachment->session, key);
-		statement = passive_session_statement(attachment->session, key);
-		if (!statement)
+	if (known->statement && known->request_id == request->request_id)
+		return known->statement;
+	what = read_statement(look, request->statement);
+	fingerprint = passive_statement_fingerprint(&what);
+	if (known->fingerprint != fingerprint) {
+		known->fingerprint = fingerprint;
+		known->statement = NULL;
+		if (!is_still_there(look, depth))
 			return NULL;
 	}
-	statement->fingerprint = fingerprint;
-	statement->request_id = request->request_id;
-	if (!statement->index && !passive_session_define(attachment->session, statement, &what)) {
-		recorder->totals.stopped = true;
-		return NULL;
-	}
-	return statement;
+	if (!known->statement)
+		known->statement =
+			passive_session_statement(attachment->session, &what, fingerprint);
+	if (!known->statement)
+		look->recorder->totals.stopped = true;
+	known->request_id = request->request_id;
+	return known->statement;
 }
 
 /* Makes frames of the position.  False: it has to be dropped. */
-static bool make_frames(struct recorder *recorder, struct recorder_source *source,
-			struct watched_attachment *attachment, const struct process_thread *thread)
+static bool make_frames(const struct look *look)
 {
-	const struct passive_position *position = &recorder->position;
+	const struct passive_position *position = look->thread->position;
+	struct passive_session *session = look->thread->attachment->session;
 
-	recorder->frames.count = position->count;
+	look->recorder->frames.count = position->count;
 	for (uint32_t i = 0; i < position->count; i++) {
 		const struct passive_request *request = &position->requests[i];
-		struct logged_statement *statement =
-			find_statement(recorder, source, attachment, thread, i);
+		struct logged_statement *statement = find_statement(look, i);
 		uint32_t cell = 0;
 
 		if (!statement)
 			return false;
 		if (request->line)
-			cell = passive_session_line(attachment->session, statement, request->line,
+			cell = passive_session_line(session, statement, request->line,
 						    request->column);
 		if (request->line && !cell) {
-			recorder->totals.stopped = true;
+			look->recorder->totals.stopped = true;
 			return false;
 		}
-		recorder->frames.frames[i] = frame_make(FRAME_REQUEST, statement->index, cell);
+		look->recorder->frames.frames[i] =
+			frame_make(FRAME_REQUEST, statement->index, cell);
 	}
 	return true;
 }
@@ -306,15 +352,15 @@ static void add(uint64_t *word, uint64_t value)
  * How long the thread ran of the time since its CPU clock was read last; 0 as a rule: it is not to be
  * read yet.  A wait is only told when it was seen, so a thread that is new ran all the time.
  */
-static uint64_t cpu_time(struct recorder *recorder, struct recorder_source *source,
-			 struct watched_thread *thread, uint64_t elapsed)
+static uint64_t cpu_time(const struct look *look)
 {
+	struct watched_thread *thread = look->thread;
 	uint64_t clock, ran;
 
-	thread->cpu_busy += elapsed;
-	if (thread->cpu_busy < (uint64_t)CPU_INTERVAL * recorder->busy_before)
+	thread->cpu_busy += look->elapsed;
+	if (thread->cpu_busy < (uint64_t)CPU_INTERVAL * look->recorder->busy_before)
 		return 0;
-	clock = source->cpu_time(source, thread->id);
+	clock = look->source->cpu_time(look->source, thread->id);
 	if (!clock)
 		return 0;
 	if (!thread->cpu_charged)
@@ -329,12 +375,11 @@ static uint64_t cpu_time(struct recorder *recorder, struct recorder_source *sour
 	return ran;
 }
 
-static void charge(struct recorder *recorder, struct recorder_source *source,
-		   struct watched_thread *thread, uint64_t elapsed)
+static void charge(const struct look *look)
 {
-	struct passive_session *session = thread->attachment->session;
-	const struct sample sample = { .time = elapsed,
-				       .cpu_time = cpu_time(recorder, source, thread, elapsed) };
+	struct recorder *recorder = look->recorder;
+	struct passive_session *session = look->thread->attachment->session;
+	const struct sample sample = { .time = look->elapsed, .cpu_time = cpu_time(look) };
 
 	if (!call_tree_charge(session->tree, &recorder->frames, &sample)) {
 		recorder->totals.stopped = true;
@@ -343,42 +388,40 @@ static void charge(struct recorder *recorder, struct recorder_source *source,
 	add(&session->totals->wakeups, 1);
 	add(&session->totals->stretched, pace_is_stretched(&recorder->pace));
 	add(&session->totals->samples, 1);
-	add(&session->totals->sampled_time, elapsed);
+	add(&session->totals->sampled_time, look->elapsed);
 	recorder->totals.samples++;
-	recorder->totals.time += elapsed;
+	recorder->totals.time += look->elapsed;
 }
 
 /* The attachment is the last one that was seen, if any. */
-static void drop(struct recorder *recorder, struct watched_thread *thread, uint64_t elapsed)
+static void drop(const struct look *look)
 {
-	recorder->totals.torn++;
-	if (!thread->attachment)
+	struct watched_attachment *attachment = look->thread->attachment;
+
+	look->recorder->totals.torn++;
+	if (!attachment)
 		return;
-	add(&thread->attachment->session->totals->torn_samples, 1);
-	add(&thread->attachment->session->totals->torn_time, elapsed);
+	add(&attachment->session->totals->torn_samples, 1);
+	add(&attachment->session->totals->torn_time, look->elapsed);
 }
 
-static void look_at(struct recorder *recorder, struct recorder_watch *watch, uint32_t index,
-		    uint64_t now, uint64_t elapsed)
+static void look_at(const struct look *look)
 {
-	struct recorder_source *source = watch->source;
-	const struct process_thread *process_thread = &source->threads[index];
-	struct watched_thread *thread = &watch->threads[index];
 	enum passive_state state = PASSIVE_TORN;
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
-		state = source->read(source, process_thread, &recorder->position);
+		state = look->source->read(look->source, look->process_thread,
+					   look->thread->position);
 	if (state == PASSIVE_IDLE)
 		return;
-	recorder->totals.busy++;
-	recorder->last_busy = now;
-	if (state == PASSIVE_TORN || !find_attachment(recorder, watch, thread, process_thread) ||
-	    !make_frames(recorder, source, thread->attachment, process_thread)) {
-		drop(recorder, thread, elapsed);
+	look->recorder->totals.busy++;
+	look->recorder->last_busy = look->now;
+	if (state == PASSIVE_TORN || !find_attachment(look) || !make_frames(look)) {
+		drop(look);
 		return;
 	}
-	thread->attachment->last_seen = now;
-	charge(recorder, source, thread, elapsed);
+	look->thread->attachment->last_seen = look->now;
+	charge(look);
 }
 
 /* ---- Processes ---- */
@@ -400,18 +443,25 @@ static void end_watch(struct recorder *recorder, struct recorder_watch *watch,
 		}
 	}
 	watch->source->watch = NULL;
+	for (uint32_t i = 0; i < watch->count; i++)
+		free(watch->threads[i].position);
 	free(watch->threads);
 	free(watch);
 }
 
-/* What is known of a thread stays with it. */
-static const struct watched_thread *find_thread(const struct recorder_watch *watch, pid_t id)
+/* What is known of a thread stays with it: moves it to its new place. */
+static bool place_thread(struct recorder_watch *watch, pid_t id, struct watched_thread *place)
 {
 	for (uint32_t i = 0; i < watch->count; i++) {
-		if (watch->threads[i].id == id)
-			return &watch->threads[i];
+		if (watch->threads[i].id == id) {
+			*place = watch->threads[i];
+			watch->threads[i].position = NULL;
+			return true;
+		}
 	}
-	return NULL;
+	place->id = id;
+	place->position = calloc(1, sizeof(*place->position));
+	return place->position != NULL;
 }
 
 /* False: the process has ended, or memory is out; nobody looks at it any more. */
@@ -419,29 +469,27 @@ static bool update(struct recorder_watch *watch)
 {
 	struct recorder_source *source = watch->source;
 	struct watched_thread *threads;
+	bool placed = true;
 
 	if (!source->update(source))
 		return false;
 	threads = calloc(source->count + 1, sizeof(*threads));
 	if (!threads)
 		return false;
-	for (uint32_t i = 0; i < source->count; i++) {
-		const struct watched_thread *known = find_thread(watch, source->threads[i].id);
-
-		if (known)
-			threads[i] = *known;
-		threads[i].id = source->threads[i].id;
-	}
+	for (uint32_t i = 0; i < source->count; i++)
+		placed &= place_thread(watch, source->threads[i].id, &threads[i]);
+	for (uint32_t i = 0; i < watch->count; i++)
+		free(watch->threads[i].position);
 	free(watch->threads);
 	watch->threads = threads;
 	watch->count = source->count;
-	return true;
+	return placed;
 }
 
 static void look_at_process(struct recorder *recorder, struct recorder_watch *watch, uint64_t now,
 			    uint64_t elapsed)
 {
-	if (now - watch->updated >= UPDATE_INTERVAL) {
+	if (!watch->threads || now - watch->updated >= UPDATE_INTERVAL) {
 		watch->updated = now;
 		if (!update(watch)) {
 			watch->source->ended = true;
@@ -450,8 +498,13 @@ static void look_at_process(struct recorder *recorder, struct recorder_watch *wa
 		}
 	}
 	for (uint32_t i = 0; i < watch->count; i++) {
-		if (watch->source->threads[i].tls)
-			look_at(recorder, watch, i, now, elapsed);
+		const struct look look = {
+			recorder,	    watch, watch->source, &watch->source->threads[i],
+			&watch->threads[i], now,   elapsed
+		};
+
+		if (look.process_thread->tls)
+			look_at(&look);
 	}
 }
 
@@ -463,6 +516,8 @@ uint64_t recorder_look(struct recorder *recorder, uint64_t now)
 	uint64_t interval = recorder->options.interval;
 	struct recorder_watch *watch = recorder->watches, *next;
 
+	if (!recorder->last)
+		recorder->last_busy = now;
 	recorder->totals.busy = 0;
 	for (; watch; watch = next) {
 		next = watch->next;
