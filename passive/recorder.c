@@ -59,7 +59,6 @@ struct watched_attachment {
 
 struct watched_thread {
 	pid_t id;
-	struct passive_position *position;     /* its own, as position.h wants it */
 	struct watched_attachment *attachment; /* that it worked for last; NULL: none */
 	uint64_t cpu_charged;		       /* of its CPU clock; 0: never read */
 	uint64_t cpu_busy;		       /* ns charged since */
@@ -86,7 +85,7 @@ struct recorder {
 	uint32_t attachment_count;
 
 	/* What is being looked at. */
-	struct passive_position again; /* read for the second time */
+	struct passive_position position, again; /* and what it is when it is read once more */
 	struct position frames;
 	char routine[256], package[256], user[256], database[4096], sql_text[TEXT_BYTES];
 };
@@ -104,11 +103,8 @@ struct look {
 /* Reads the position once more, into `again`. */
 static bool read_again(const struct look *look)
 {
-	struct passive_position *again = &look->recorder->again;
-
-	/* What it may have been read ahead by was another thread's. */
-	memset(again, 0, offsetof(struct passive_position, requests));
-	return look->source->read(look->source, look->process_thread, again) == PASSIVE_BUSY;
+	return look->source->read(look->source, look->process_thread, &look->recorder->again) ==
+	       PASSIVE_BUSY;
 }
 
 /* ---- Attachments ---- */
@@ -152,7 +148,7 @@ static void end_longest_idle(struct recorder *recorder)
 static struct watched_attachment *new_attachment(const struct look *look)
 {
 	struct recorder *recorder = look->recorder;
-	const struct passive_position *position = look->thread->position;
+	const struct passive_position *position = &look->recorder->position;
 	const struct passive_attachment what = { position->attachment_id, recorder->user,
 						 recorder->database, look->source->engine };
 	struct watched_attachment *attachment = calloc(1, sizeof(*attachment));
@@ -180,7 +176,7 @@ static struct watched_attachment *new_attachment(const struct look *look)
 static struct watched_attachment *meet_attachment(const struct look *look)
 {
 	struct recorder *recorder = look->recorder;
-	const struct passive_position *position = look->thread->position;
+	const struct passive_position *position = &look->recorder->position;
 
 	look->source->text(look->source, LAYOUT_USER, position->attachment, recorder->user,
 			   sizeof(recorder->user));
@@ -196,7 +192,7 @@ static struct watched_attachment *meet_attachment(const struct look *look)
 
 static bool is_at(const struct watched_attachment *attachment, const struct look *look)
 {
-	const struct passive_position *position = look->thread->position;
+	const struct passive_position *position = &look->recorder->position;
 
 	return attachment->address == position->attachment &&
 	       attachment->id == position->attachment_id && attachment->watch == look->watch;
@@ -255,7 +251,7 @@ static struct passive_statement read_statement(const struct look *look, uint64_t
 /* Whether the thread is still in the request at this depth, so that what it leads to is still there. */
 static bool is_still_there(const struct look *look, uint32_t depth)
 {
-	const struct passive_request *before = &look->thread->position->requests[depth];
+	const struct passive_request *before = &look->recorder->position.requests[depth];
 	const struct passive_request *now = &look->recorder->again.requests[depth];
 
 	return read_again(look) && look->recorder->again.count > depth &&
@@ -287,7 +283,7 @@ static struct known_statement *find_known(struct watched_attachment *attachment,
  */
 static struct logged_statement *find_statement(const struct look *look, uint32_t depth)
 {
-	const struct passive_request *request = &look->thread->position->requests[depth];
+	const struct passive_request *request = &look->recorder->position.requests[depth];
 	struct watched_attachment *attachment = look->thread->attachment;
 	struct known_statement *known = find_known(attachment, request->statement);
 	struct passive_statement what;
@@ -317,7 +313,7 @@ static struct logged_statement *find_statement(const struct look *look, uint32_t
 /* Makes frames of the position.  False: it has to be dropped. */
 static bool make_frames(const struct look *look)
 {
-	const struct passive_position *position = look->thread->position;
+	const struct passive_position *position = &look->recorder->position;
 	struct passive_session *session = look->thread->attachment->session;
 
 	look->recorder->frames.count = position->count;
@@ -411,7 +407,7 @@ static void look_at(const struct look *look)
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
 		state = look->source->read(look->source, look->process_thread,
-					   look->thread->position);
+					   &look->recorder->position);
 	if (state == PASSIVE_IDLE)
 		return;
 	look->recorder->totals.busy++;
@@ -443,25 +439,18 @@ static void end_watch(struct recorder *recorder, struct recorder_watch *watch,
 		}
 	}
 	watch->source->watch = NULL;
-	for (uint32_t i = 0; i < watch->count; i++)
-		free(watch->threads[i].position);
 	free(watch->threads);
 	free(watch);
 }
 
-/* What is known of a thread stays with it: moves it to its new place. */
-static bool place_thread(struct recorder_watch *watch, pid_t id, struct watched_thread *place)
+/* What is known of a thread stays with it. */
+static const struct watched_thread *find_thread(const struct recorder_watch *watch, pid_t id)
 {
 	for (uint32_t i = 0; i < watch->count; i++) {
-		if (watch->threads[i].id == id) {
-			*place = watch->threads[i];
-			watch->threads[i].position = NULL;
-			return true;
-		}
+		if (watch->threads[i].id == id)
+			return &watch->threads[i];
 	}
-	place->id = id;
-	place->position = calloc(1, sizeof(*place->position));
-	return place->position != NULL;
+	return NULL;
 }
 
 /* False: the process has ended, or memory is out; nobody looks at it any more. */
@@ -469,21 +458,23 @@ static bool update(struct recorder_watch *watch)
 {
 	struct recorder_source *source = watch->source;
 	struct watched_thread *threads;
-	bool placed = true;
 
 	if (!source->update(source))
 		return false;
 	threads = calloc(source->count + 1, sizeof(*threads));
 	if (!threads)
 		return false;
-	for (uint32_t i = 0; i < source->count; i++)
-		placed &= place_thread(watch, source->threads[i].id, &threads[i]);
-	for (uint32_t i = 0; i < watch->count; i++)
-		free(watch->threads[i].position);
+	for (uint32_t i = 0; i < source->count; i++) {
+		const struct watched_thread *known = find_thread(watch, source->threads[i].id);
+
+		if (known)
+			threads[i] = *known;
+		threads[i].id = source->threads[i].id;
+	}
 	free(watch->threads);
 	watch->threads = threads;
 	watch->count = source->count;
-	return placed;
+	return true;
 }
 
 static void look_at_process(struct recorder *recorder, struct recorder_watch *watch, uint64_t now,
