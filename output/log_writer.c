@@ -365,6 +365,11 @@ static void retire_file(struct log *log)
 	log->file.path[0] = 0;
 }
 
+static bool is_grown(const struct log *log)
+{
+	return log->file.size > log->max_bytes / (FILES_KEPT + 1);
+}
+
 /*
  * Opens the file that this process used before, unless it has grown to its share or somebody has
  * taken it away meanwhile.
@@ -373,7 +378,7 @@ static bool reopen_file(struct log *log)
 {
 	struct stat status;
 
-	if (!*log->file.path || log->stopped || log->file.size > log->max_bytes / (FILES_KEPT + 1))
+	if (!*log->file.path || log->stopped || is_grown(log))
 		return false;
 	log->fd = open(log->file.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (log->fd < 0)
@@ -517,6 +522,16 @@ void log_forget(struct log *log)
 	log->users = 0;
 	log->file.path[0] = 0;
 	log->old_count = 0;
+}
+
+bool log_is_grown(struct log *log)
+{
+	bool grown;
+
+	log_lock(log);
+	grown = is_grown(log);
+	log_unlock(log);
+	return grown;
 }
 
 uint32_t log_new_session(struct log *log)

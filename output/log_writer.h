@@ -43,6 +43,9 @@ void log_release(struct log *log);
 /* The path of the file that is, or was last, written; "" if there was none. */
 const char *log_path(const struct log *log);
 
+/* Whether the file has grown to its share of the quota: the next one to open it alone gets a new one. */
+bool log_is_grown(struct log *log);
+
 /* A number for a new session, from 1 in each file. */
 uint32_t log_new_session(struct log *log);
 

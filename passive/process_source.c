@@ -1,0 +1,173 @@
+/*
+ * See process_source.h.
+ */
+#include "process_source.h"
+#include "../sampler/abandoned.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Another process's thread has no clock that we may read, but a file that tells what it has used. */
+struct cpu_file {
+	pid_t thread;
+	int fd; /* of /proc/PID/task/ID/schedstat; -1: there is none */
+};
+
+struct process_source {
+	struct recorder_source source;
+	struct process *process;
+	const struct layout *layout;
+	bool own; /* it is this process */
+	struct cpu_file *files;
+	uint32_t file_count, file_room;
+};
+
+static struct process_source *self(struct recorder_source *source)
+{
+	return (struct process_source *)source;
+}
+
+struct recorder_source *process_source_of(struct process_source *source)
+{
+	return &source->source;
+}
+
+/* ---- CPU time ---- */
+
+static bool has_thread(const struct process *process, pid_t thread)
+{
+	for (uint32_t i = 0; i < process->count; i++) {
+		if (process->threads[i].id == thread)
+			return true;
+	}
+	return false;
+}
+
+static void close_file(const struct cpu_file *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+}
+
+static void close_files_of_ended(struct process_source *source)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < source->file_count; i++) {
+		if (has_thread(source->process, source->files[i].thread))
+			source->files[kept++] = source->files[i];
+		else
+			close_file(&source->files[i]);
+	}
+	source->file_count = kept;
+}
+
+static int open_file(const struct process_source *source, pid_t thread)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)source->process->pid,
+		 (int)thread);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* -1: it can't be opened. */
+static int find_file(struct process_source *source, pid_t thread)
+{
+	for (uint32_t i = 0; i < source->file_count; i++) {
+		if (source->files[i].thread == thread)
+			return source->files[i].fd;
+	}
+	if (source->file_count == source->file_room) {
+		uint32_t room = source->file_room ? 2 * source->file_room : 8;
+		struct cpu_file *files = realloc(source->files, room * sizeof(*files));
+
+		if (!files)
+			return -1;
+		source->files = files;
+		source->file_room = room;
+	}
+	source->files[source->file_count] =
+		(struct cpu_file){ .thread = thread, .fd = open_file(source, thread) };
+	return source->files[source->file_count++].fd;
+}
+
+/* Of schedstat the first number is the time on a CPU in ns, as of the kernel's last tick. */
+static uint64_t cpu_time(struct recorder_source *interface, pid_t thread)
+{
+	struct process_source *source = self(interface);
+	char text[64];
+	ssize_t size;
+	int fd;
+
+	if (source->own)
+		return thread_cpu_time(thread);
+	fd = find_file(source, thread);
+	size = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+	if (size <= 0)
+		return 0;
+	text[size] = 0;
+	return strtoull(text, NULL, 10);
+}
+
+/* ---- The rest is passed on ---- */
+
+static bool update(struct recorder_source *interface)
+{
+	struct process_source *source = self(interface);
+
+	if (!process_update(source->process))
+		return false;
+	close_files_of_ended(source);
+	interface->threads = source->process->threads;
+	interface->count = source->process->count;
+	return true;
+}
+
+static enum passive_state read_position(struct recorder_source *interface,
+					const struct process_thread *thread,
+					struct passive_position *position)
+{
+	struct process_source *source = self(interface);
+
+	return passive_read(source->process->pid, source->layout, thread, position);
+}
+
+static void read_text(struct recorder_source *interface, enum layout_fact fact, uint64_t object,
+		      char *text, size_t size)
+{
+	struct process_source *source = self(interface);
+
+	passive_text(source->process->pid, source->layout, fact, object, text, size);
+}
+
+struct process_source *process_source_new(struct process *process, const struct layout *layout)
+{
+	struct process_source *source = calloc(1, sizeof(*source));
+
+	if (!source) {
+		process_close(process);
+		return NULL;
+	}
+	source->source = (struct recorder_source){ .update = update,
+						   .read = read_position,
+						   .text = read_text,
+						   .cpu_time = cpu_time,
+						   .engine = layout->engine };
+	source->process = process;
+	source->layout = layout;
+	source->own = process->pid == getpid();
+	return source;
+}
+
+void process_source_free(struct process_source *source)
+{
+	for (uint32_t i = 0; i < source->file_count; i++)
+		close_file(&source->files[i]);
+	free(source->files);
+	process_close(source->process);
+	free(source);
+}
