@@ -188,6 +188,7 @@ static enum command_status run(int argc, char **argv)
 const struct command command_passive = {
 	.name = "passive",
 	.arguments = "on|off|status",
+	.missing = "nothing to do: say on, off or status",
 	.summary = "Switch recording in a preloaded server on or off",
 	.help = "For a server with libfbprof.so preloaded and MODE=PASSIVE in FBPROF_OPTIONS: it records\n"
 		"from its start until it is switched off.  Any other server is recorded by fbprof record.\n"

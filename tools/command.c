@@ -133,10 +133,10 @@ bool command_parse(const struct command *command, const GOptionEntry *entries, i
 		*status = command_print_version();
 	else if (files && !command->arguments)
 		*status = command_misuse("%s: takes no file", *files);
-	else if (!files && command->arguments && strcmp(command->arguments, "LOG...") == 0)
-		*status = command_misuse("no log given: name a file *.fbprof");
 	else if (!files && command->arguments && *command->arguments != '[')
-		*status = command_misuse("one of %s must be given", command->arguments);
+		*status = command_misuse("%s", command->missing ?
+						       command->missing :
+						       "no log given: name a file *.fbprof");
 	else
 		go_on = true;
 	g_clear_error(&error);
