@@ -3,6 +3,8 @@
  */
 #include "process_source.h"
 #include "../sampler/abandoned.h"
+#include "memory.h"
+#include "witness.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,6 +25,20 @@ struct process_source {
 	bool own; /* it is this process */
 	struct cpu_file *files;
 	uint32_t file_count, file_room;
+
+	/* Of each thread, the way from its TLS block to its request, read for all of them at once. */
+	struct head *heads;
+	uint32_t head_room;
+	bool has_heads; /* they are of this look */
+};
+
+/*
+ * Most threads of a server are idle: their way ends at its first pointer, or a thread of the engine's
+ * own at its second, which is where the first one led to at the look before.
+ */
+struct head {
+	uint64_t first, second;
+	uint64_t expected; /* of `first`; 0: unknown, and then `second` is not read */
 };
 
 static struct process_source *self(struct recorder_source *source)
@@ -113,6 +129,79 @@ static uint64_t cpu_time(struct recorder_source *interface, pid_t thread)
 	return strtoull(text, NULL, 10);
 }
 
+/* ---- The heads of the ways ---- */
+
+/* Adds what is to be read of a thread's way; returns the number of pieces. */
+static unsigned add_head(const struct process_source *source, uint32_t thread,
+			 struct memory_piece *pieces)
+{
+	const struct layout_path *path = &source->layout->path[LAYOUT_REQUEST];
+	uint64_t tls = source->process->threads[thread].tls;
+	struct head *head = &source->heads[thread];
+
+	head->first = 0;
+	head->second = 1; /* not read */
+	if (!tls)
+		return 0;
+	pieces[0] = (struct memory_piece){ tls + (uint64_t)(int64_t)path->offset[0], &head->first,
+					   sizeof(head->first) };
+	if (!head->expected || path->steps < 2)
+		return 1;
+	pieces[1] = (struct memory_piece){ head->expected + (uint64_t)(int64_t)path->offset[1],
+					   &head->second, sizeof(head->second) };
+	return 2;
+}
+
+/* False: one can't be read, as a thread has ended, for instance. */
+static bool read_heads(struct process_source *source)
+{
+	const struct process *process = source->process;
+	struct memory_piece pieces[MEMORY_PIECES];
+	unsigned count = 0;
+
+	for (uint32_t i = 0; i < process->count; i++) {
+		count += add_head(source, i, &pieces[count]);
+		if (count && (count + 2 > MEMORY_PIECES || i + 1 == process->count)) {
+			if (!memory_read(process->pid, pieces, count))
+				return false;
+			count = 0;
+		}
+	}
+	return true;
+}
+
+/* Threads may have other places in the list now. */
+static void forget_heads(struct process_source *source)
+{
+	if (source->head_room < source->process->count) {
+		free(source->heads);
+		source->head_room = source->process->count;
+		source->heads = malloc(source->head_room * sizeof(*source->heads));
+		if (!source->heads)
+			source->head_room = 0;
+	}
+	for (uint32_t i = 0; i < source->head_room; i++)
+		source->heads[i].expected = 0;
+}
+
+static void begin_look(struct recorder_source *interface)
+{
+	struct process_source *source = self(interface);
+
+	/* Else each is looked at by itself. */
+	source->has_heads = source->process->count > 1 && source->heads && read_heads(source);
+	if (!source->has_heads)
+		forget_heads(source);
+}
+
+static bool is_idle(struct head *head)
+{
+	bool known = head->first && head->first == head->expected;
+
+	head->expected = head->first;
+	return !head->first || (known && !head->second);
+}
+
 /* ---- The rest is passed on ---- */
 
 static bool update(struct recorder_source *interface)
@@ -122,6 +211,7 @@ static bool update(struct recorder_source *interface)
 	if (!process_update(source->process))
 		return false;
 	close_files_of_ended(source);
+	forget_heads(source);
 	interface->threads = source->process->threads;
 	interface->count = source->process->count;
 	return true;
@@ -133,6 +223,8 @@ static enum passive_state read_position(struct recorder_source *interface,
 {
 	struct process_source *source = self(interface);
 
+	if (source->has_heads && is_idle(&source->heads[thread - interface->threads]))
+		return PASSIVE_IDLE;
 	return passive_read(source->process->pid, source->layout, thread, position);
 }
 
@@ -142,6 +234,16 @@ static void read_text(struct recorder_source *interface, enum layout_fact fact, 
 	struct process_source *source = self(interface);
 
 	passive_text(source->process->pid, source->layout, fact, object, text, size);
+}
+
+static bool is_same(struct recorder_source *interface, uint64_t statement, void **witness)
+{
+	struct process_source *source = self(interface);
+
+	if (*witness)
+		return witness_agrees(source->process->pid, *witness);
+	*witness = witness_new(source->process->pid, source->layout, statement);
+	return false;
 }
 
 struct process_source *process_source_new(struct process *process, const struct layout *layout)
@@ -155,6 +257,8 @@ struct process_source *process_source_new(struct process *process, const struct 
 	source->source = (struct recorder_source){ .update = update,
 						   .read = read_position,
 						   .text = read_text,
+						   .begin_look = begin_look,
+						   .is_same = is_same,
 						   .cpu_time = cpu_time,
 						   .engine = layout->engine };
 	source->process = process;
@@ -168,6 +272,7 @@ void process_source_free(struct process_source *source)
 	for (uint32_t i = 0; i < source->file_count; i++)
 		close_file(&source->files[i]);
 	free(source->files);
+	free(source->heads);
 	process_close(source->process);
 	free(source);
 }

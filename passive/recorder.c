@@ -45,6 +45,7 @@ struct known_statement {
 	uint64_t fingerprint;		    /* of what was read there last; 0: nothing yet */
 	uint64_t request_id;		    /* that was running it then */
 	struct logged_statement *statement; /* NULL: what was read is not certain */
+	void *witness;			    /* of what was read */
 };
 
 /* An attachment that was seen at work. */
@@ -111,8 +112,11 @@ static bool read_again(const struct look *look)
 
 static void free_known(void *context, void *value)
 {
+	struct known_statement *known = value;
+
 	(void)context;
-	free(value);
+	free(known->witness);
+	free(known);
 }
 
 static void end_attachment(struct recorder *recorder, struct watched_attachment *attachment,
@@ -273,6 +277,14 @@ static struct known_statement *find_known(struct watched_attachment *attachment,
 	return known;
 }
 
+/* Whether what is at the address is still what was there, as the same request or the same texts are. */
+static bool is_known(const struct look *look, const struct passive_request *request,
+		     struct known_statement *known)
+{
+	return known->request_id == request->request_id ||
+	       look->source->is_same(look->source, request->statement, &known->witness);
+}
+
 /*
  * The statement of a request, written to the log if it is new.  NULL: what it is can't be told for
  * certain this time, or can't be kept.
@@ -291,9 +303,14 @@ static struct logged_statement *find_statement(const struct look *look, uint32_t
 
 	if (!known)
 		return NULL;
-	if (known->statement && known->request_id == request->request_id)
+	if (known->statement && is_known(look, request, known)) {
+		known->request_id = request->request_id;
 		return known->statement;
+	}
+	free(known->witness);
+	known->witness = NULL;
 	what = read_statement(look, request->statement);
+	look->source->is_same(look->source, request->statement, &known->witness);
 	fingerprint = passive_statement_fingerprint(&what);
 	if (known->fingerprint != fingerprint) {
 		known->fingerprint = fingerprint;
@@ -488,6 +505,7 @@ static void look_at_process(struct recorder *recorder, struct recorder_watch *wa
 			return;
 		}
 	}
+	watch->source->begin_look(watch->source);
 	for (uint32_t i = 0; i < watch->count; i++) {
 		const struct look look = {
 			recorder,	    watch, watch->source, &watch->source->threads[i],

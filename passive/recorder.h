@@ -24,12 +24,21 @@ struct recorder_source {
 	/* Reads the list of threads anew.  False: the process has ended. */
 	bool (*update)(struct recorder_source *source);
 
+	/* Before all threads are looked at, one after another. */
+	void (*begin_look)(struct recorder_source *source);
+
 	/* As passive_read() and passive_text(). */
 	enum passive_state (*read)(struct recorder_source *source,
 				   const struct process_thread *thread,
 				   struct passive_position *position);
 	void (*text)(struct recorder_source *source, enum layout_fact fact, uint64_t object,
 		     char *text, size_t size);
+
+	/*
+	 * Whether a statement's texts are what they were, in one system call.  `witness` is NULL at
+	 * first: then it is made, for whatever is there now, and the answer is no.  free() frees it.
+	 */
+	bool (*is_same)(struct recorder_source *source, uint64_t statement, void **witness);
 
 	/* CPU time that a thread has used so far; 0: unknown.  May be some ms late. */
 	uint64_t (*cpu_time)(struct recorder_source *source, pid_t thread);

@@ -105,6 +105,29 @@ static void read_text(struct recorder_source *source, enum layout_fact fact, uin
 	snprintf(text, size, "%s", found ? found : "");
 }
 
+static void begin_look(struct recorder_source *source)
+{
+	(void)source;
+}
+
+/* The witness is the statement as it was. */
+static bool is_same(struct recorder_source *source, uint64_t statement, void **witness)
+{
+	const struct statement *found = NULL, *before = *witness;
+
+	(void)source;
+	for (unsigned i = 0; i < sizeof(statements) / sizeof(*statements); i++) {
+		if (statements[i].address == statement)
+			found = &statements[i];
+	}
+	ck_assert_ptr_nonnull(found);
+	if (before)
+		return found->text == before->text && found->procedure == before->procedure;
+	*witness = malloc(sizeof(*found));
+	memcpy(*witness, found, sizeof(*found));
+	return false;
+}
+
 static uint64_t read_cpu(struct recorder_source *source, pid_t thread)
 {
 	(void)source;
@@ -115,6 +138,8 @@ static struct recorder_source source = {
 	.update = update,
 	.read = read_place,
 	.text = read_text,
+	.begin_look = begin_look,
+	.is_same = is_same,
 	.cpu_time = read_cpu,
 	.engine = "5.0.4",
 };
