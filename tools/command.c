@@ -124,7 +124,9 @@ bool command_parse(const struct command *command, const GOptionEntry *entries, i
 	else if (files && !command->arguments)
 		*status = command_misuse("%s: takes no file", *files);
 	else if (!files && command->arguments)
-		*status = command_misuse("no log given: name a file *.fbprof");
+		*status = command_misuse("%s", command->missing ?
+						       command->missing :
+						       "no log given: name a file *.fbprof");
 	else
 		go_on = true;
 	g_clear_error(&error);

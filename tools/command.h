@@ -21,11 +21,13 @@ enum command_status {
 struct command {
 	const char *name;
 	const char *arguments; /* for the usage line; NULL: takes no logs */
+	const char *missing;   /* what to say if there are none; NULL: that of logs */
 	const char *summary;   /* one line for the list of commands */
 	const char *help;      /* below the options in --help; may be NULL */
 	enum command_status (*run)(int argc, char **argv);
 };
 
+extern const struct command command_calibrate;
 extern const struct command command_dump;
 extern const struct command command_report;
 extern const struct command command_timing;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
+	&command_calibrate,
 	&command_dump,
 	&command_report,
 	&command_timing,
