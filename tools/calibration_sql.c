@@ -171,14 +171,21 @@ static const char *const learning_statements[] = {
 	"  execute statement ('select count(*) from items where id > ?') (x) into x;\n"
 	"end",
 
-	"execute procedure fails_and_recovers(6)",
-	"execute procedure descend(40)",
+	/* Between the caller and the called there is another request, which waits to be fetched from. */
+	"execute block as declare x integer; declare g integer;\n"
+	"begin\n"
+	"  for select n from numbers(1, 3) into :x do\n"
+	"  begin\n"
+	"    x = gated(x);\n"
+	"    execute procedure descend(2);\n"
+	"  end\n"
+	"end",
+
+	"execute procedure fails_and_recovers(6)", "execute procedure descend(40)",
 	"select cast(sum(fibonacci(n)) as varchar(20)) from numbers(1, 7)",
 	"select cast(sum(gated(id) + id) as varchar(20)) " LONG_REMARK
 	" from items where amount > 2",
-	"update items set amount = amount + 1",
-	"delete from items",
-	NULL
+	"update items set amount = amount + 1", "delete from items", NULL
 };
 
 const struct calibration_workload calibration_learning = { learning_definitions,

@@ -35,8 +35,8 @@ static bool is_own(const char *name)
 	return g_str_has_suffix(name, ".fdb") || *name == '.';
 }
 
-/* Links to all in `from`, but what is the root's own or the one that is excepted. */
-static bool link_entries(const char *from, const char *to, const char *except, char **error)
+/* Links to all in `from` that is not the root's own. */
+static bool link_entries(const char *from, const char *to, char **error)
 {
 	GDir *directory = g_dir_open(from, 0, NULL);
 	const char *name;
@@ -48,7 +48,7 @@ static bool link_entries(const char *from, const char *to, const char *except, c
 		char *target = g_build_filename(from, name, NULL);
 		char *link = g_build_filename(to, name, NULL);
 
-		if (!is_own(name) && g_strcmp0(name, except) != 0 && symlink(target, link) != 0)
+		if (!is_own(name) && symlink(target, link) != 0)
 			done = fail(error, link, "check where TMPDIR is");
 		g_free(target);
 		g_free(link);
@@ -89,7 +89,10 @@ static bool write_file(const char *directory, const char *name, const char *text
 	return done;
 }
 
-/* The provider is named as its file, without lib and .so. */
+/*
+ * The provider is named as its file, without lib and .so.  The file is named as it is, since Firebird 4 loads no
+ * plugin by a link.
+ */
 static bool configure(const struct scratch_root *root, const char *provider, char **error)
 {
 	char *conf = g_strdup_printf("Providers = %s\n"
@@ -102,10 +105,13 @@ static bool configure(const struct scratch_root *root, const char *provider, cha
 					  "second_learning = %s/second_learning.fdb\n"
 					  "verifying = %s/verifying.fdb\n",
 					  root->directory, root->directory, root->directory);
+	char *plugins =
+		g_strdup_printf("Plugin = %s {\n\tModule = %s\n}\n", provider, root->engine);
 	bool done = write_file(root->directory, "firebird.conf", conf, error) &&
 		    write_file(root->directory, "databases.conf", databases, error) &&
-		    write_file(root->directory, "plugins.conf", "", error);
+		    write_file(root->directory, "plugins.conf", plugins, error);
 
+	g_free(plugins);
 	g_free(conf);
 	g_free(databases);
 	return done;
@@ -144,7 +150,7 @@ static void make_environment(struct scratch_root *root, const char *installation
 
 static bool make_directories(struct scratch_root *root, char **error)
 {
-	static const char *const names[] = { "plugins", "lock", "tmp" };
+	static const char *const names[] = { "lock", "tmp" };
 	GError *problem = NULL;
 	char *made = g_dir_make_tmp("fbprof-calibrate-XXXXXX", &problem), *real;
 
@@ -174,7 +180,6 @@ static bool fill(struct scratch_root *root, const char *engine, const char *clie
 {
 	char *plugins = g_path_get_dirname(engine), *installation = g_path_get_dirname(plugins);
 	char *name = g_path_get_basename(engine);
-	char *own_plugins = g_build_filename(root->directory, "plugins", NULL);
 	char *provider = NULL;
 	bool done = g_str_has_prefix(name, "lib") && g_str_has_suffix(name, ".so");
 
@@ -182,18 +187,14 @@ static bool fill(struct scratch_root *root, const char *engine, const char *clie
 		*error = g_strdup("is no engine by its name: name a file libEngine*.so");
 	else
 		provider = g_strndup(name + 3, strlen(name) - 6);
-	root->engine = g_build_filename(own_plugins, name, NULL);
+	root->engine = g_strdup(engine);
 	root->client = client ? g_strdup(client) : find_client(installation);
-	done = done && link_entries(installation, root->directory, NULL, error) &&
-	       link_entries(plugins, own_plugins, name, error) &&
-	       (symlink(engine, root->engine) == 0 ||
-		fail(error, root->engine, "check where TMPDIR is")) &&
+	done = done && link_entries(installation, root->directory, error) &&
 	       configure(root, provider, error);
 	make_environment(root, installation);
 	g_free(plugins);
 	g_free(installation);
 	g_free(name);
-	g_free(own_plugins);
 	g_free(provider);
 	return done;
 }

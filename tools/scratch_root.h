@@ -9,7 +9,7 @@
 
 struct scratch_root {
 	char *directory; /* FIREBIRD; databases go there, too */
-	char *engine;	 /* the engine's file, as Firebird loads it from there */
+	char *engine;	 /* the engine's file, as Firebird loads it */
 	char *client;	 /* the client library that goes with it */
 	char **environment;
 };
