@@ -63,12 +63,13 @@ struct watched_thread {
 	struct watched_attachment *attachment; /* that it worked for last; NULL: none */
 	uint64_t cpu_charged;		       /* of its CPU clock; 0: never read */
 	uint64_t cpu_busy;		       /* ns charged since */
+	uint64_t torn;			       /* ns of the looks just before, which were torn */
 };
 
 /* A process. */
 struct recorder_watch {
 	struct recorder_source *source;
-	uint64_t updated;
+	uint64_t updated, last;		/* look; 0: none yet */
 	struct watched_thread *threads; /* as the source's */
 	uint32_t count;
 	struct recorder_watch *next;
@@ -79,7 +80,7 @@ struct recorder {
 	struct recorder_totals totals;
 	struct passive_log log;
 	struct pace pace;
-	uint64_t last, last_busy, deadline;
+	uint64_t last_busy, deadline;
 	uint32_t busy_before;
 	struct recorder_watch *watches;
 	struct watched_attachment *attachments;
@@ -406,27 +407,34 @@ static void charge(const struct look *look)
 	recorder->totals.time += look->elapsed;
 }
 
-/* The attachment is the last one that was seen, if any. */
+/*
+ * A look that told nothing certain.  Its time goes to the position at the next look, if the thread is
+ * still at work then: where requests are short, looks are often torn, and their share would be lost.
+ * It is counted with the last attachment that was seen, if any.
+ */
 static void drop(const struct look *look)
 {
 	struct watched_attachment *attachment = look->thread->attachment;
 
 	look->recorder->totals.torn++;
+	look->thread->torn += look->elapsed;
 	if (!attachment)
 		return;
 	add(&attachment->session->totals->torn_samples, 1);
 	add(&attachment->session->totals->torn_time, look->elapsed);
 }
 
-static void look_at(const struct look *look)
+static void look_at(struct look *look)
 {
 	enum passive_state state = PASSIVE_TORN;
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
 		state = look->source->read(look->source, look->process_thread,
 					   &look->recorder->position);
-	if (state == PASSIVE_IDLE)
+	if (state == PASSIVE_IDLE) {
+		look->thread->torn = 0;
 		return;
+	}
 	look->recorder->totals.busy++;
 	look->recorder->last_busy = look->now;
 	if (state == PASSIVE_TORN || !find_attachment(look) || !make_frames(look)) {
@@ -434,6 +442,8 @@ static void look_at(const struct look *look)
 		return;
 	}
 	look->thread->attachment->last_seen = look->now;
+	look->elapsed += look->thread->torn;
+	look->thread->torn = 0;
 	charge(look);
 }
 
@@ -494,9 +504,11 @@ static bool update(struct recorder_watch *watch)
 	return true;
 }
 
-static void look_at_process(struct recorder *recorder, struct recorder_watch *watch, uint64_t now,
-			    uint64_t elapsed)
+static void look_at_process(struct recorder *recorder, struct recorder_watch *watch, uint64_t now)
 {
+	uint64_t elapsed = watch->last && now > watch->last ? now - watch->last : 0;
+
+	watch->last = now;
 	if (!watch->threads || now - watch->updated >= UPDATE_INTERVAL) {
 		watch->updated = now;
 		if (!update(watch)) {
@@ -507,7 +519,7 @@ static void look_at_process(struct recorder *recorder, struct recorder_watch *wa
 	}
 	watch->source->begin_look(watch->source);
 	for (uint32_t i = 0; i < watch->count; i++) {
-		const struct look look = {
+		struct look look = {
 			recorder,	    watch, watch->source, &watch->source->threads[i],
 			&watch->threads[i], now,   elapsed
 		};
@@ -521,20 +533,18 @@ static void look_at_process(struct recorder *recorder, struct recorder_watch *wa
 
 uint64_t recorder_look(struct recorder *recorder, uint64_t now)
 {
-	uint64_t elapsed = recorder->last && now > recorder->last ? now - recorder->last : 0;
 	uint64_t interval = recorder->options.interval;
 	struct recorder_watch *watch = recorder->watches, *next;
 
-	if (!recorder->last)
+	if (!recorder->last_busy)
 		recorder->last_busy = now;
 	recorder->totals.busy = 0;
 	for (; watch; watch = next) {
 		next = watch->next;
-		look_at_process(recorder, watch, now, elapsed);
+		look_at_process(recorder, watch, now);
 	}
 	recorder->busy_before = recorder->totals.busy ? recorder->totals.busy : 1;
 	recorder->totals.looks++;
-	recorder->last = now;
 	pace_keep(&recorder->pace, now);
 	if (now - recorder->last_busy > IDLE_AFTER && interval < IDLE_INTERVAL)
 		interval = IDLE_INTERVAL;

@@ -63,7 +63,7 @@ struct recorder_options {
 struct recorder_totals {
 	uint64_t looks;	   /* at all threads each */
 	uint64_t samples;  /* charged */
-	uint64_t torn;	   /* dropped because the position changed while it was read */
+	uint64_t torn;	   /* looks at a position that changed while it was read */
 	uint64_t time;	   /* charged */
 	uint32_t sessions; /* begun */
 	uint32_t busy;	   /* threads that were at work at the last look */

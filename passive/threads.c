@@ -25,7 +25,8 @@ struct threads_layout {
 	struct field block, block_address, generation;
 	uint64_t slot;	 /* where the linker tells which module has our id */
 	uint64_t module; /* the module's link_map */
-	uint64_t id_of_module, static_offset;
+	uint64_t id_of_module;
+	uint64_t static_from, static_offset; /* where it is told, and what */
 	uint64_t module_generation;
 	struct field slot_generation, slot_module;
 };
@@ -114,20 +115,20 @@ static bool describe_module(pid_t process, const struct image *libc, uint64_t gl
 	struct slots slots = { .global = global };
 	struct field id, offset;
 
-	return describe(process, libc, "_thread_db_link_map_l_tls_modid", &id) &&
-	       describe(process, libc, "_thread_db_link_map_l_tls_offset", &offset) &&
-	       describe(process, libc, "_thread_db_rtld_global__dl_tls_dtv_slotinfo_list",
-			&slots.list) &&
-	       describe(process, libc, "_thread_db_dtv_slotinfo_list_len", &slots.length) &&
-	       describe(process, libc, "_thread_db_dtv_slotinfo_list_next", &slots.next) &&
-	       describe(process, libc, "_thread_db_dtv_slotinfo_list_slotinfo", &slots.slots) &&
-	       describe(process, libc, "_thread_db_dtv_slotinfo_gen", &layout->slot_generation) &&
-	       describe(process, libc, "_thread_db_dtv_slotinfo_map", &layout->slot_module) &&
-	       memory_load(process, layout->module + id.offset, &layout->id_of_module,
-			   sizeof(uint64_t)) &&
-	       memory_load(process, layout->module + offset.offset, &layout->static_offset,
-			   sizeof(uint64_t)) &&
-	       layout->id_of_module != 0 && find_slot(process, &slots, layout);
+	if (!describe(process, libc, "_thread_db_link_map_l_tls_modid", &id) ||
+	    !describe(process, libc, "_thread_db_link_map_l_tls_offset", &offset) ||
+	    !describe(process, libc, "_thread_db_rtld_global__dl_tls_dtv_slotinfo_list",
+		      &slots.list) ||
+	    !describe(process, libc, "_thread_db_dtv_slotinfo_list_len", &slots.length) ||
+	    !describe(process, libc, "_thread_db_dtv_slotinfo_list_next", &slots.next) ||
+	    !describe(process, libc, "_thread_db_dtv_slotinfo_list_slotinfo", &slots.slots) ||
+	    !describe(process, libc, "_thread_db_dtv_slotinfo_gen", &layout->slot_generation) ||
+	    !describe(process, libc, "_thread_db_dtv_slotinfo_map", &layout->slot_module) ||
+	    !memory_load(process, layout->module + id.offset, &layout->id_of_module,
+			 sizeof(uint64_t)))
+		return false;
+	layout->static_from = layout->module + offset.offset;
+	return layout->id_of_module != 0 && find_slot(process, &slots, layout);
 }
 
 /* False: another module has the id by now, or none. */
@@ -138,9 +139,10 @@ static bool is_loaded(pid_t process, struct threads_layout *layout)
 		{ layout->slot + layout->slot_module.offset, &module, sizeof(module) },
 		{ layout->slot + layout->slot_generation.offset, &layout->module_generation,
 		  sizeof(uint64_t) },
+		{ layout->static_from, &layout->static_offset, sizeof(uint64_t) },
 	};
 
-	return memory_read(process, pieces, 2) && module == layout->module;
+	return memory_read(process, pieces, 3) && module == layout->module;
 }
 
 bool threads_open(struct threads *threads, pid_t process, const struct image *linker,
@@ -306,15 +308,15 @@ struct vector {
 
 /*
  * The module's block of a thread, as __tls_get_addr() would find it.  An older vector may have a block
- * of an earlier module with the same id.
+ * of an earlier module with the same id.  A static block needs no entry in the vector.
  */
 static uint64_t block_of(const struct threads_layout *layout, const struct threads_entry *entry,
 			 const struct vector *vector)
 {
-	if (entry->id <= 0 || entry->vector == 0 || vector->address != entry->vector ||
-	    vector->generation < layout->module_generation)
+	if (entry->id <= 0)
 		return 0;
-	if (vector->block != UNALLOCATED)
+	if (entry->vector != 0 && vector->address == entry->vector &&
+	    vector->generation >= layout->module_generation && vector->block != UNALLOCATED)
 		return vector->block;
 	if (layout->static_offset == NOT_STATIC || layout->static_offset == NEVER_STATIC)
 		return 0;

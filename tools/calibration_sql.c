@@ -181,14 +181,11 @@ static const char *const learning_statements[] = {
 	"  end\n"
 	"end",
 
-	"execute procedure fails_and_recovers(6)",
-	"execute procedure descend(40)",
+	"execute procedure fails_and_recovers(6)", "execute procedure descend(40)",
 	"select cast(sum(fibonacci(n)) as varchar(20)) from numbers(1, 7)",
 	"select cast(sum(gated(id) + id) as varchar(20)) " LONG_REMARK
 	" from items where amount > 2",
-	"update items set amount = amount + 1",
-	"delete from items",
-	NULL
+	"update items set amount = amount + 1", "delete from items", NULL
 };
 
 const struct calibration_workload calibration_learning = { learning_definitions,

@@ -15,34 +15,34 @@
 #define OBJECT_PROCEDURE "5"
 
 /*
- * First the statement: its id and text (empty where it is in another table, from 5.0 on); then what it called: id, caller's id (empty: the statement), type, name,
- * package, line, column.  All of it null if not exactly one statement is active, or the attachment is
- * not at this gate: at times the tables tell what was so at an earlier look.
+ * First the statement: its id and text (empty where it is in another table, from 5.0 on); then what it called:
+ * id, caller's id (empty: the statement), type, name, package, line, column.  The statement is the last that
+ * began: EXECUTE STATEMENT is one within another.
+ *
+ * Nothing if the attachment is not at that gate: at times the tables tell what was so at an earlier look.
  */
-#define LOOK                                                                                     \
-	"execute block returns (answer varchar(30000)) as\n"                                     \
-	"  declare id bigint; declare sql varchar(8000); declare n integer;\n"                   \
-	"  declare a varchar(200); declare b varchar(300);\n"                                    \
-	"begin\n"                                                                                \
-	"  select count(*), max(mon$statement_id) from mon$statements\n"                         \
-	"    where mon$attachment_id = %" G_GUINT64_FORMAT " and mon$state = 1 into n, id;\n"    \
-	"  if (not exists (select * from mon$context_variables where mon$attachment_id = "       \
-	"%" G_GUINT64_FORMAT "\n"                                                                \
-	"    and mon$variable_name = 'GATE' and mon$variable_value = '%" G_GUINT64_FORMAT        \
-	"')) then n = 0;\n"                                                                      \
-	"  if (n = 1) then begin\n"                                                              \
-	"    select cast(mon$sql_text as varchar(8000)) from mon$statements\n"                   \
-	"      where mon$statement_id = :id into sql;\n"                                         \
-	"    answer = id || '" COLUMN "' || coalesce(sql, '') || '" ROW "';\n"                   \
-	"    for select mon$call_id || '" COLUMN "' || coalesce(mon$caller_id, '') ||\n"         \
-	"      '" COLUMN "' || mon$object_type,\n"                                               \
-	"      '" COLUMN "' || trim(mon$object_name) || '" COLUMN "' ||\n"                       \
-	"      trim(coalesce(mon$package_name, '')) || '" COLUMN "' ||\n"                        \
-	"      coalesce(mon$source_line, 0) || '" COLUMN "' || coalesce(mon$source_column, 0)\n" \
-	"      from mon$call_stack where mon$statement_id = :id into a, b do\n"                  \
-	"      answer = answer || a || b || '" ROW "';\n"                                        \
-	"  end\n"                                                                                \
-	"  suspend;\n"                                                                           \
+#define LOOK                                                                                   \
+	"execute block returns (answer varchar(30000)) as\n"                                   \
+	"  declare id bigint; declare sql varchar(8000);\n"                                    \
+	"  declare a varchar(200); declare b varchar(300);\n"                                  \
+	"begin\n"                                                                              \
+	"  select max(mon$statement_id) from mon$statements s join mon$context_variables c\n"  \
+	"    on c.mon$attachment_id = s.mon$attachment_id\n"                                   \
+	"    where s.mon$attachment_id = %" G_GUINT64_FORMAT " and s.mon$state = 1\n"          \
+	"    and c.mon$variable_name = 'GATE' and c.mon$variable_value = '%" G_GUINT64_FORMAT  \
+	"'\n"                                                                                  \
+	"    into id;\n"                                                                       \
+	"  select cast(mon$sql_text as varchar(8000)) from mon$statements\n"                   \
+	"    where mon$statement_id = :id into sql;\n"                                         \
+	"  answer = id || '" COLUMN "' || coalesce(sql, '') || '" ROW "';\n"                   \
+	"  for select mon$call_id || '" COLUMN "' || coalesce(mon$caller_id, '') ||\n"         \
+	"    '" COLUMN "' || mon$object_type,\n"                                               \
+	"    '" COLUMN "' || trim(mon$object_name) || '" COLUMN "' ||\n"                       \
+	"    trim(coalesce(mon$package_name, '')) || '" COLUMN "' ||\n"                        \
+	"    coalesce(mon$source_line, 0) || '" COLUMN "' || coalesce(mon$source_column, 0)\n" \
+	"    from mon$call_stack where mon$statement_id = :id into a, b do\n"                  \
+	"    answer = answer || a || b || '" ROW "';\n"                                        \
+	"  suspend;\n"                                                                         \
 	"end"
 
 #define CALL_COLUMNS 7
@@ -148,9 +148,7 @@ bool oracle_monitor_look(struct client_attachment *monitor, const struct learn_m
 			 guint64 gate, bool *seen, oracle_callback *callback, void *context,
 			 char **error)
 {
-	char *sql = g_strdup_printf(LOOK, attachment->attachment_id, attachment->attachment_id,
-				    gate),
-	     *answer;
+	char *sql = g_strdup_printf(LOOK, attachment->attachment_id, gate), *answer;
 
 	/* What the tables say is the same for all of a transaction. */
 	client_rollback(monitor);
