@@ -25,12 +25,12 @@
 
 /* So many moments must agree.  Each of the monitoring tables takes some 5 ms, one of the profiler next to none. */
 #define VERIFIED_LEAST_PROFILER 2000
-#define VERIFIED_LEAST_MONITOR	500
-#define VERIFYING_RUNS_MONITOR	12 /* of a workload with 50 gates */
+#define VERIFIED_LEAST_MONITOR	1000
+#define VERIFYING_RUNS_MONITOR	20 /* of a workload with 50 gates */
 
 #define ATTACHMENTS_BEFORE 5   /* so that ids differ from one database to the other */
 #define GATES		   150 /* that are locked, in a run of a workload */
-#define LOOKS		   20  /* at a gate, until it is seen */
+#define LOOKS		   4   /* at a gate, until it is seen */
 #define POLL_US		   500
 #define GATE_PATIENCE_US   5000000
 

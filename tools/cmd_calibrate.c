@@ -235,6 +235,12 @@ static enum command_status judge_child(const char *engine, int status, bool late
 				    "Firebird crashed while it was calibrated, by signal %d: "
 				    "fbprof can't read this engine's position",
 				    WTERMSIG(status));
+	/* What is not of ours has not been explained. */
+	if (WEXITSTATUS(status) > COMMAND_FAILED)
+		return command_fail(engine,
+				    "Firebird ended by itself, with status %d, while it was "
+				    "calibrated: fbprof can't read this engine's position",
+				    WEXITSTATUS(status));
 	return WEXITSTATUS(status) ? COMMAND_FAILED : COMMAND_DONE;
 }
 
@@ -262,6 +268,7 @@ static enum command_status run_child(const struct scratch_root *root, const char
 	enum command_status status;
 	char *error = NULL;
 	bool late = false;
+	int wait_status;
 	GPid child;
 
 	if (!start_child(root, identity, options, &child, &error)) {
@@ -269,7 +276,8 @@ static enum command_status run_child(const struct scratch_root *root, const char
 		g_free(error);
 		return status;
 	}
-	status = judge_child(engine, wait_for_child(child, options->patience, &late), late);
+	wait_status = wait_for_child(child, options->patience, &late);
+	status = judge_child(engine, wait_status, late);
 	g_spawn_close_pid(child);
 	return status == COMMAND_DONE ? keep(root, engine, identity, options->quiet) : status;
 }
