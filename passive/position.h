@@ -29,15 +29,19 @@ struct passive_position {
 };
 
 /*
- * Reads the position of the thread with this TLS block.  The innermost request's id and the head of
- * the chain are read before and after the rest.  Few system calls: the objects of the last position
- * are read ahead.
+ * Reads the position of a thread.  The chain of requests is read before and after its head: what is
+ * BUSY was so at one instant.  Mostly one system call, as what was found last is read ahead; so of one
+ * thread only one caller at a time.
  */
-enum passive_state passive_read(pid_t process, const struct layout *layout, uint64_t tls,
+enum passive_state passive_read(pid_t process, const struct layout *layout,
+				const struct process_thread *thread,
 				struct passive_position *position);
 
+/* What is read ahead next time, for a thread that has a TLS block; free() frees it.  NULL: no memory. */
+struct passive_ahead *passive_ahead_new(void);
+
 /* A text of an object; "" if there is none or it can't be read.  `size` includes NUL. */
-void passive_text(pid_t process, const struct layout *layout, enum layout_fact fact, uint64_t object,
-		  char *text, size_t size);
+void passive_text(pid_t process, const struct layout *layout, enum layout_fact fact,
+		  uint64_t object, char *text, size_t size);
 
 #endif

@@ -2,8 +2,8 @@
 """plan_cost.py [ROUNDS]: what sampling the position in plans costs the thread that is sampled.
 
 A thread that executes one statement again and again (tests/engine/programs/plans.py, PLAN "cursor" and "join"; embedded)
-is sampled at 0, 100 and 250 Hz in turn, a second each. Printed are the medians of executions per second, as a ratio to
-those at 0 Hz just before and after, and the sampler's own figures.
+is sampled at 0, 100 and 250 Hz in turn, a second each, by stops (ptrace) and by events (perf). Printed are the medians of
+the time that an execution takes, as a ratio to that at 0 Hz just before and after, and the sampler's own figures.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -35,35 +36,33 @@ def count_executions(process) -> int:
     return int(process.stdout.readline())
 
 
-def sample(process, thread, cache, hz) -> tuple[float, str]:
-    """CPU time that the thread took for an execution, and what the sampler says."""
-    before = count_executions(process), cpu_time(thread)
-    last = env.run([SAMPLER, cache, ENGINE, process.pid, thread, hz, SECONDS]).stdout.splitlines()[-1]
-    after = count_executions(process), cpu_time(thread)
+def sample(process, thread, cache, hz, way) -> tuple[float, str]:
+    """Seconds for an execution, and what the sampler says."""
+    before = count_executions(process), time.monotonic()
+    last = env.run([SAMPLER, cache, ENGINE, process.pid, thread, hz, SECONDS, way]).stdout.splitlines()[-1]
+    after = count_executions(process), time.monotonic()
     return (after[1] - before[1]) / (after[0] - before[0]), last
 
 
-def cpu_time(thread) -> int:
-    return int(Path(f'/proc/{thread}/schedstat').read_text().split()[0])
-
-
 def measure(plan, rounds, root, database, cache) -> None:
+    ways = [(hz, way) for hz in RATES for way in ('stop', 'events')]
+    ratios, said = {way: [] for way in ways}, {}
     with subprocess.Popen(env.python_program('plans.py', database, plan, 'asked', 'off'), env=env.environment(root),
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         thread = int(process.stdout.readline())
-        ratios, said = {hz: [] for hz in RATES}, {}
-        sample(process, thread, cache, 0)
+        off, _ = sample(process, thread, cache, 0, 'stop')
         for _ in range(rounds):
-            for hz in RATES:
-                before, _ = sample(process, thread, cache, 0)
-                sampled, said[hz] = sample(process, thread, cache, hz)
-                after, _ = sample(process, thread, cache, 0)
-                ratios[hz].append(2 * sampled / (before + after))
+            for way in ways:
+                before = off
+                sampled, said[way] = sample(process, thread, cache, *way)
+                off, _ = sample(process, thread, cache, 0, 'stop')
+                ratios[way].append(2 * sampled / (before + off))
         process.communicate()
-    for hz in RATES:
-        figures = dict(re.findall(r'(\w+) ([\d.]+)', said[hz]))
-        print(f'{plan:12} {hz:4} Hz  ratio {statistics.median(ratios[hz]):.4f}'
-              f' ({min(ratios[hz]):.4f} to {max(ratios[hz]):.4f})  stopped {figures["stop_us"]} us a sample,'
+    for way in ways:
+        figures = dict(re.findall(r'(\w+) ([\d.]+)', said[way]))
+        print(f'{plan:8} {way[1]:6} {way[0]:4} Hz  ratio {statistics.median(ratios[way]):.4f}'
+              f' ({min(ratios[way]):.4f} to {max(ratios[way]):.4f})  {figures["samples"]} samples,'
+              f' {figures["stop_us"]} + {figures["read_us"]} us each,'
               f' sampler {float(figures["cpu_ms"]) / SECONDS / 10:.2f} % of a CPU', flush=True)
 
 

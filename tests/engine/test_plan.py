@@ -55,26 +55,28 @@ def session_chains(scratch, database, root, profiler, plan, seconds) -> dict[str
     return read_chains(env.run([PROGRAMS / 'session_chains', log]).stdout.splitlines())
 
 
-def passive_chains(database, root, cache, plan, seconds, hz='250') -> tuple[dict[str, int], str]:
+def passive_chains(database, root, cache, plan, seconds, way, hz='250') -> tuple[dict[str, int], str]:
     """From outside, without a session; and the sampler's last line."""
     with subprocess.Popen(env.python_program('plans.py', database, plan, seconds + 1, 'off'),
                           env=env.environment(root), stdout=subprocess.PIPE, text=True) as process:
         thread = process.stdout.readline().strip()
-        lines = env.run([PROGRAMS / 'plan_sampler', cache, ENGINE, process.pid, thread, hz, seconds]).stdout
+        done = env.run([PROGRAMS / 'plan_sampler', cache, ENGINE, process.pid, thread, hz, seconds, way], check=False)
         assert process.wait(env.PATIENCE) == 0
-    lines = lines.splitlines()
+    if done.returncode == 77:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
     return read_chains(lines[:-1]), lines[-1]
 
 
-@pytest.mark.parametrize('plan', ['join', 'subqueries', 'window', 'recursive', 'calls', 'cursor'])
-def test_chains_are_those_of_a_session(scratch, plans, root, profiler, cache, plan):
+@pytest.mark.parametrize('plan, way', [('join', 'stop'), ('subqueries', 'stop'), ('window', 'stop'), ('recursive', 'stop'),
+                                       ('calls', 'stop'), ('calls', 'events'), ('cursor', 'events')])
+def test_chains_are_those_of_a_session(scratch, plans, root, profiler, cache, plan, way):
     session = session_chains(scratch, plans, root, profiler, plan, 1)
-    passive, last = passive_chains(plans, root, cache, plan, 2)
-    seen = sum(passive.values())
-    assert seen > 100, last
+    passive, last = passive_chains(plans, root, cache, plan, 1.5, way)
+    assert sum(passive.values()) > 40, last
     shown = '\n'.join(f'{passive[chain]:6} {session[chain]:6} {chain}' for chain in sorted({*passive, *session}))
-    print(plan, last, shown, sep='\n')
     assert set(passive) <= set(session), shown
     # And the other way round: what a session sees often is not missed.
-    often = {chain for chain, count in session.items() if count > 0.05 * sum(session.values())}
+    often = {chain for chain, count in session.items() if count > 0.1 * sum(session.values())}
     assert often <= set(passive), shown

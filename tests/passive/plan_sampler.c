@@ -1,11 +1,11 @@
 /*
- * plan_sampler CACHE ENGINE PID THREAD HZ SECONDS: takes samples of a thread's position in plans, and prints
- * each chain of steps, outermost first, with how often it was seen; then what sampling took.  For the
+ * plan_sampler CACHE ENGINE PID THREAD HZ SECONDS WAY: takes samples of a thread's position in plans, and prints
+ * each chain of steps, outermost first, with how often it was seen; then what sampling took.  WAY: "stop" (ptrace) or "events" (perf).  For the
  * tests of passive/plan.h.  HZ 0: none, only the time is waited for.
  */
 #include "../../passive/plan.h"
+#include "../../passive/stack_events.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,16 @@ static void format_chain(const struct plan *plan, char *text, size_t size)
 	}
 }
 
-static void sample(struct plan *plan, int process, int thread, double hz, double seconds)
+static bool take(int process, int thread, struct stack_events *events)
+{
+	uint64_t time;
+
+	return events ? stack_events_take(events, &stack, &time) :
+			stack_stop(process, thread, &stack);
+}
+
+static void sample(struct plan *plan, int process, int thread, double hz, double seconds,
+		   struct stack_events *events)
 {
 	uint64_t end = now_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), stopped = 0, read = 0;
@@ -102,13 +111,11 @@ static void sample(struct plan *plan, int process, int thread, double hz, double
 		if (!hz)
 			break;
 		now = now_ns(CLOCK_MONOTONIC);
-		samples++;
-		if (!stack_stop(process, thread, &stack)) {
+		if (!take(process, thread, events)) {
 			failed++;
-			if (errno == ESRCH)
-				break;
 			continue;
 		}
+		samples++;
 		stopped += now_ns(CLOCK_MONOTONIC) - now;
 		now = now_ns(CLOCK_MONOTONIC);
 		plan_read(plan, &stack, &chain);
@@ -119,7 +126,6 @@ static void sample(struct plan *plan, int process, int thread, double hz, double
 	}
 	for (unsigned i = 0; i < seen_count; i++)
 		printf("%u\t%s\n", seen[i].count, seen[i].chain);
-	samples -= failed;
 	printf("samples %u failed %u cut %u stop_us %.1f read_us %.1f cpu_ms %.1f\n", samples,
 	       failed, cut, samples ? stopped / 1e3 / samples : 0.0,
 	       samples ? read / 1e3 / samples : 0.0,
@@ -129,10 +135,11 @@ static void sample(struct plan *plan, int process, int thread, double hz, double
 int main(int argc, char **argv)
 {
 	char identity[LAYOUT_IDENTITY_SIZE], error[LAYOUT_ERROR_SIZE];
+	struct stack_events *events = NULL;
 	struct plan *plan;
 
-	if (argc != 7) {
-		fprintf(stderr, "usage: plan_sampler CACHE ENGINE PID THREAD HZ SECONDS\n");
+	if (argc != 8) {
+		fprintf(stderr, "usage: plan_sampler CACHE ENGINE PID THREAD HZ SECONDS WAY\n");
 		return 2;
 	}
 	if (!layout_identify(argv[2], identity, error) ||
@@ -145,7 +152,15 @@ int main(int argc, char **argv)
 		fprintf(stderr, "plan_sampler: %s\n", error);
 		return 1;
 	}
-	sample(plan, atoi(argv[3]), atoi(argv[4]), atof(argv[5]), atof(argv[6]));
+	if (strcmp(argv[7], "events") == 0) {
+		events = stack_events_open(atoi(argv[4]), (uint64_t)(1e9 / atof(argv[5])));
+		if (!events) {
+			perror("plan_sampler: perf_event_open");
+			return 77;
+		}
+	}
+	sample(plan, atoi(argv[3]), atoi(argv[4]), atof(argv[5]), atof(argv[6]), events);
+	stack_events_close(events);
 	plan_free(plan);
 	return 0;
 }
