@@ -42,6 +42,7 @@ static const char *const fact_names[LAYOUT_FACTS] = {
 	[LAYOUT_SOURCE_ID] = "source_id",
 	[LAYOUT_SOURCE_TABLE] = "source_table",
 	[LAYOUT_SOURCE_ALIAS] = "source_alias",
+	[LAYOUT_OUTER] = "outer",
 };
 
 static const char *const type_names[LAYOUT_TYPES] = {
@@ -286,7 +287,8 @@ static bool read_path(struct layout *layout, char **words)
 		if (path->steps == LAYOUT_STEPS || !read_offset(word, &path->offset[path->steps]))
 			return false;
 	}
-	return path->steps > 0 && (fact < LAYOUT_OBJECTS) == (path->type == LAYOUT_POINTER);
+	return path->steps > 0 &&
+	       (fact < LAYOUT_OBJECTS || fact == LAYOUT_OUTER) == (path->type == LAYOUT_POINTER);
 }
 
 static bool read_plan(struct layout *layout, char **words)

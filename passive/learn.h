@@ -35,6 +35,10 @@ struct learn_moment {
 	const char *user, *database;
 	unsigned count;			  /* of requests; at least 1 */
 	const struct learn_frame *frames; /* innermost first, without gaps */
+
+	/* The request that executes the outermost one, by EXECUTE STATEMENT; 0: none does. */
+	bool outer_known;
+	uint64_t outer_id;
 };
 
 struct learner;

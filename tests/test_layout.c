@@ -24,7 +24,8 @@ static struct layout make_layout(void)
 	for (unsigned i = 0; i < LAYOUT_FACTS; i++) {
 		struct layout_path *path = &layout.path[i];
 
-		path->type = i < LAYOUT_OBJECTS ? LAYOUT_POINTER : LAYOUT_U32 + i % 5;
+		path->type = i < LAYOUT_OBJECTS || i == LAYOUT_OUTER ? LAYOUT_POINTER :
+								       LAYOUT_U32 + i % 5;
 		path->steps = 1 + i % LAYOUT_STEPS;
 		path->length = path->type == LAYOUT_TEXT ? 8 : 0;
 		for (unsigned step = 0; step < path->steps; step++)

@@ -187,6 +187,7 @@ static bool run_statements(struct state *state, struct client_attachment *attach
 			   const char *const *statements, uint64_t tls, char **error)
 {
 	for (; *statements; statements++) {
+		oracle_profiler_statement();
 		if (g_str_has_prefix(*statements, "select")) {
 			char *row = client_query(attachment, *statements, error);
 

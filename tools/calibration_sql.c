@@ -294,6 +294,7 @@ static const char *const verifying_statements[] = {
 	"         " PASS_GATE "\n"
 	"  end\n"
 	"  execute statement 'execute block as declare z integer; begin z = ackermann(2, 2); end';\n"
+	"  execute statement 'select max(price_of(number)) from orders' into x;\n"
 	"  in autonomous transaction do x = price_of(-1);\n"
 	"end",
 

@@ -48,6 +48,8 @@ static char *format_offsets(const struct layout_path *path)
 
 static const char *begin_of(enum layout_fact fact)
 {
+	if (fact == LAYOUT_OUTER)
+		return "context";
 	if (fact <= LAYOUT_ATTACHMENT)
 		return "TLS block";
 	if (fact <= LAYOUT_STATEMENT || (fact >= LAYOUT_REQUEST_ID && fact <= LAYOUT_COLUMN))

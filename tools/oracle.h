@@ -28,6 +28,9 @@ void oracle_profiler_register(struct fb_master *master);
 void oracle_profiler_watch(const struct learn_moment *attachment, oracle_callback *callback,
 			   void *context);
 
+/* A statement of the client begins: what is started from now on is its, or within it. */
+void oracle_profiler_statement(void);
+
 /* ---- The monitoring tables (oracle_monitor.c) ---- */
 
 /*
