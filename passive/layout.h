@@ -24,11 +24,12 @@ enum layout_fact {
 	LAYOUT_OBJECTS,	  /* so many are pointers to objects; from here on, values */
 
 	/* From a request: */
-	LAYOUT_REQUEST_ID = LAYOUT_OBJECTS, /* unique in the process, another at each start */
-	LAYOUT_LINE,			    /* 0: none */
+	LAYOUT_REQUEST_ID =
+		LAYOUT_OBJECTS, /* unique in the process; from 5.0 on, another at each start */
+	LAYOUT_LINE,		/* 0: none */
 	LAYOUT_COLUMN,
 	/* From a statement: */
-	LAYOUT_STATEMENT_ID, /* 0: nobody has asked the engine for it yet.  Not in 3.0 and 4.0 */
+	LAYOUT_STATEMENT_ID, /* 0: it has not been started yet.  Not in 3.0 and 4.0 */
 	LAYOUT_SQL_TEXT,
 	/* … of which one at most has a name, which tells what kind the statement is of: */
 	LAYOUT_PROCEDURE,

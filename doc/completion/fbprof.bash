@@ -69,8 +69,23 @@ _fbprof_timing() {
 	esac
 }
 
+_fbprof_calibrate() {
+	case $2 in
+	-t | --timeout)
+		;;
+	*)
+		if [[ $1 == -* && $2 != -c && $2 != --client ]]; then
+			_fbprof_words '--show --json --client --timeout --quiet --help --version' "$1"
+		else
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -f -- "$1")
+		fi
+		;;
+	esac
+}
+
 _fbprof() {
-	local commands='dump report timing'
+	local commands='calibrate dump report timing'
 	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
 
 	COMPREPLY=()

@@ -16,27 +16,15 @@ import pytest
 
 import firebird_env as env
 
-ENGINES = {'5.0.4': 'libEngine13.so', '4.0.7': 'libEngine13.so', '3.0.14': 'libEngine12.so'}
+VERSIONS = ['5.0.4', '4.0.7', '3.0.14']
 
 # Firebird 3 and 4 have no ids of statements.
 FACTS = {'request', 'attachment', 'caller', 'statement', 'request_id', 'line', 'column', 'sql_text', 'procedure',
          'function', 'trigger', 'procedure_package', 'function_package', 'attachment_id', 'user', 'database'}
 
 
-def engine_file(version: str) -> Path:
-    """In the runtime of that version, beside the one that tests run with."""
-    file = env.FIREBIRD.parent / version / 'plugins' / ENGINES[version]
-    if not file.exists():
-        pytest.skip(f'{file} is not there: ./run setup')
-    return file
-
-
 def sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def state_of(directory: Path) -> dict[Path, tuple]:
-    return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in directory.rglob('*')}
 
 
 @pytest.fixture
@@ -60,19 +48,18 @@ def refused(done: subprocess.CompletedProcess, status: int, sentence: str) -> No
     assert re.fullmatch(f'fbprof: .*{sentence}.*', last), done.stderr
 
 
-@pytest.mark.parametrize('version', ENGINES)
-def test_learns_and_verifies(version, scratch, cache, variables):
+@pytest.mark.parametrize('version', VERSIONS)
+def test_learns_and_verifies(version, calibrated):
     """The whole, on a real engine: what is saved is shown, and the installation stays as it was."""
-    engine = engine_file(version)
-    before = state_of(engine.parent.parent)
-    done = calibrate(variables, engine)
+    calibration = calibrated(version)
+    done, engine = calibration.done, calibration.engine
     assert (done.returncode, done.stdout) == (0, ''), done.stderr
     assert re.search(r'verified: \d+ moments agree', done.stderr)
-    assert [file.name for file in cache.iterdir()] == [f'{sha256(engine)}.layout']
-    assert state_of(engine.parent.parent) == before
-    assert list((scratch / 'tmp').iterdir()) == []
+    assert [file.name for file in calibration.cache.iterdir()] == [f'{sha256(engine)}.layout']
+    assert not calibration.runtime_changed
+    assert list(calibration.tmp.iterdir()) == []
 
-    layout = json.loads(calibrate(variables, '--show', '--json', engine).stdout)
+    layout = json.loads(calibrate(calibration.environment, '--show', '--json', engine).stdout)
     assert (layout['identity'], layout['engine']) == (sha256(engine), version)
     assert layout['verified'] >= (2000 if version == '5.0.4' else 1000)
     known = {fact for fact, path in layout['paths'].items() if path['type'] != 'absent'}
@@ -80,16 +67,16 @@ def test_learns_and_verifies(version, scratch, cache, variables):
     for fact, path in layout['paths'].items():
         assert (len(path['offsets']) > 0) == (fact in known), fact
 
-    text = calibrate(variables, '--show', engine).stdout
+    text = calibrate(calibration.environment, '--show', engine).stdout
     assert re.search(rf'^Engine +{re.escape(version)}$', text, re.MULTILINE)
     assert re.search(r'^line +u32 +request +\+0x[0-9a-f]+$', text, re.MULTILINE)
 
 
-def test_layout_of_another_file_is_not_used(scratch, cache, variables):
+def test_layout_of_another_file_is_not_used(scratch, cache, variables, calibrated):
     """Neither by its name, nor if it is put where another engine's would be; nor damaged."""
-    engine = engine_file('5.0.4')
-    done = calibrate(variables, '--quiet', engine)
-    assert (done.returncode, done.stderr) == (0, '')
+    engine = calibrated('5.0.4').engine
+    shutil.copytree(calibrated('5.0.4').cache, cache)
+    assert calibrate(variables, '--show', engine).returncode == 0
     other = Path(shutil.copy(engine, scratch / 'libEngine13.so'))
     with open(other, 'ab') as file:
         file.write(b'\0')
@@ -167,10 +154,10 @@ def test_bad_files(scratch, variables):
     refused(calibrate(variables, scratch / 'libEngine13.so'), 1, 'calibrate: ')
 
 
-def test_cache_that_cannot_be_written(scratch, variables):
+def test_cache_that_cannot_be_written(scratch, variables, calibrated):
     (scratch / 'file').write_bytes(b'')
     variables['FBPROF_CACHE'] = os.fspath(scratch / 'file/cache')
-    refused(calibrate(variables, engine_file('5.0.4')), 1, 'cannot be written: Not a directory: set FBPROF_CACHE')
+    refused(calibrate(variables, calibrated('5.0.4').engine), 1, 'cannot be written: Not a directory: set FBPROF_CACHE')
 
 
 def test_help(variables):
