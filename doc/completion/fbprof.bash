@@ -120,8 +120,23 @@ _fbprof_timing() {
 	esac
 }
 
+_fbprof_calibrate() {
+	case $2 in
+	-t | --timeout)
+		;;
+	*)
+		if [[ $1 == -* && $2 != -c && $2 != --client ]]; then
+			_fbprof_words '--show --json --client --timeout --quiet --help --version' "$1"
+		else
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -f -- "$1")
+		fi
+		;;
+	esac
+}
+
 _fbprof() {
-	local commands='dump passive record report timing top'
+	local commands='calibrate dump passive record report timing top'
 	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
 
 	COMPREPLY=()
