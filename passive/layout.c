@@ -209,8 +209,9 @@ static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
 		    event_names[layout->plan[i].event], layout->plan[i].start, layout->plan[i].end,
 		    layout->plan[i].reg);
 	for (unsigned i = 0; i < layout->plan_types; i++)
-		add(text, &size, "step %" PRIu64 " %d %d %s\n", layout->type[i].type,
-		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].step);
+		add(text, &size, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
+		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].root,
+		    layout->type[i].step);
 	sha256_init(&sha);
 	sha256_add(&sha, text, size);
 	sha256_hex(&sha, sum);
@@ -314,16 +315,18 @@ static bool read_plan(struct layout *layout, char **words)
 static bool read_step(struct layout *layout, char **words)
 {
 	struct layout_plan_type *type = &layout->type[layout->plan_types];
-	int64_t offset, has_table, has_alias;
+	int64_t offset, has_table, has_alias, root;
 
 	if (!read_number(strsep(words, " "), &offset) || offset < 0 ||
 	    !read_number(strsep(words, " "), &has_table) ||
-	    !read_number(strsep(words, " "), &has_alias) || !*words ||
+	    !read_number(strsep(words, " "), &has_alias) ||
+	    !read_number(strsep(words, " "), &root) || !*words ||
 	    layout->plan_types == LAYOUT_PLAN_TYPES || strlen(*words) >= sizeof(type->step))
 		return false;
 	type->type = (uint64_t)offset;
 	type->has_table = has_table != 0;
 	type->has_alias = has_alias != 0;
+	type->root = root != 0;
 	strcpy(type->step, *words);
 	layout->plan_types++;
 	return true;

@@ -109,6 +109,7 @@ struct layout_plan_function {
 struct layout_plan_type {
 	uint64_t type;
 	bool has_table, has_alias; /* the facts of these names hold for it */
+	bool root;		   /* of a cursor or sub-query */
 	char step[64];
 };
 

@@ -503,11 +503,11 @@ static void verify_event(struct learn_plan *learn, const struct learn_plan_event
 }
 
 void learn_plan_define(struct learn_plan *learn, int64_t statement, uint32_t cursor,
-		       uint32_t source, const char *access_path)
+		       uint32_t source, uint32_t parent, const char *access_path)
 {
 	const struct key key = { statement, cursor, source };
 
-	learn_source_define(learn->facts, &key, access_path);
+	learn_source_define(learn->facts, &key, access_path, parent == 0);
 }
 
 void learn_plan_event(struct learn_plan *learn, const struct learn_plan_event *event)

@@ -28,9 +28,9 @@ struct learn_plan_event {
 struct learn_plan *learn_plan_new(const void *engine, char error[LAYOUT_ERROR_SIZE]);
 void learn_plan_free(struct learn_plan *learn);
 
-/* A record source is defined: its step of the plan, as the engine explains it. */
+/* A record source is defined: its parent, 0 if none, and its step of the plan. */
 void learn_plan_define(struct learn_plan *learn, int64_t statement, uint32_t cursor,
-		       uint32_t source, const char *access_path);
+		       uint32_t source, uint32_t parent, const char *access_path);
 void learn_plan_event(struct learn_plan *learn, const struct learn_plan_event *event);
 
 /* After the first workload: what comes from now on is to agree.  False: no rule is left. */

@@ -16,7 +16,7 @@
 struct definition {
 	struct key key;
 	char *access_path;
-	bool looked;
+	bool root, looked;
 };
 
 #define TEXT_PATHS 256u
@@ -29,6 +29,18 @@ struct text_paths {
 	uint64_t failed[TEXT_PATHS];
 };
 
+#define STEPS	  4
+#define STEP_SIZE sizeof(((struct layout_plan_type *)0)->step)
+
+struct known_type {
+	uint64_t type;
+	bool root;
+	struct {
+		unsigned count;
+		char step[STEP_SIZE];
+	} steps[STEPS];
+};
+
 struct learn_source {
 	uint64_t base;
 	struct definition *definitions;
@@ -38,7 +50,7 @@ struct learn_source {
 	bool not_cursor[WORDS];
 	struct text_paths tables, aliases;
 	uint32_t type_count;
-	struct layout_plan_type types[LAYOUT_PLAN_TYPES];
+	struct known_type types[LAYOUT_PLAN_TYPES];
 };
 
 struct learn_source *learn_source_new(uint64_t engine_base)
@@ -62,7 +74,8 @@ void learn_source_free(struct learn_source *learn)
 	free(learn);
 }
 
-void learn_source_define(struct learn_source *learn, const struct key *key, const char *access_path)
+void learn_source_define(struct learn_source *learn, const struct key *key, const char *access_path,
+			 bool root)
 {
 	struct definition *definition;
 
@@ -76,7 +89,9 @@ void learn_source_define(struct learn_source *learn, const struct key *key, cons
 		learn->room = room;
 	}
 	definition = &learn->definitions[learn->count];
-	*definition = (struct definition){ .key = *key, .access_path = strdup(access_path) };
+	*definition = (struct definition){ .key = *key,
+					   .access_path = strdup(access_path),
+					   .root = root };
 	if (definition->access_path)
 		learn->count++;
 }
@@ -229,13 +244,28 @@ static void copy_step(char *step, size_t room, const char *access_path)
 	step[size] = 0;
 }
 
-/* A class may be several steps (a sort and a unique sort): all are told. */
-static void add_step(struct layout_plan_type *type, const char *step)
+/* A class may be several steps, as a sort and a unique sort: each is counted, once there is room. */
+static void count_step(struct known_type *type, const char *step)
 {
-	size_t size = strlen(type->step);
+	for (unsigned i = 0; i < STEPS; i++) {
+		if (!type->steps[i].count)
+			strcpy(type->steps[i].step, step);
+		if (strcmp(type->steps[i].step, step))
+			continue;
+		type->steps[i].count++;
+		return;
+	}
+}
 
-	if (!strstr(type->step, step) && size + strlen(step) + 4 <= sizeof(type->step))
-		sprintf(type->step + size, "%s%s", size ? " / " : "", step);
+static const char *most_common(const struct known_type *type)
+{
+	unsigned most = 0;
+
+	for (unsigned i = 1; i < STEPS; i++) {
+		if (type->steps[i].count > type->steps[most].count)
+			most = i;
+	}
+	return type->steps[most].step;
 }
 
 /* Returns which type it is; LAYOUT_PLAN_TYPES: there are too many. */
@@ -243,7 +273,7 @@ static uint32_t learn_step(struct learn_source *learn, uint64_t virtual_function
 			   const char *access_path)
 {
 	uint64_t offset = virtual_functions - learn->base;
-	char step[sizeof(learn->types[0].step)];
+	char step[STEP_SIZE];
 	uint32_t i = 0;
 
 	copy_step(step, sizeof(step), access_path);
@@ -253,7 +283,7 @@ static uint32_t learn_step(struct learn_source *learn, uint64_t virtual_function
 		return i;
 	if (i == learn->type_count)
 		learn->types[learn->type_count++].type = offset;
-	add_step(&learn->types[i], step);
+	count_step(&learn->types[i], step);
 	return i;
 }
 
@@ -288,6 +318,8 @@ void learn_source_look(struct learn_source *learn, const struct key *key, uint64
 	definition->looked = true;
 	memcpy(&virtual_functions, words, sizeof(virtual_functions));
 	type = learn_step(learn, virtual_functions, definition->access_path);
+	if (type < LAYOUT_PLAN_TYPES)
+		learn->types[type].root |= definition->root;
 	if (type < LAYOUT_PLAN_TYPES)
 		learn_names(learn, object, type, definition->access_path);
 }
@@ -346,8 +378,12 @@ void learn_source_result(const struct learn_source *learn, struct layout *layout
 	put_ids(learn, layout);
 	layout->plan_types = learn->type_count;
 	for (uint32_t i = 0; i < learn->type_count; i++) {
-		layout->type[i] = learn->types[i];
-		layout->type[i].has_table = tables >> i & 1;
-		layout->type[i].has_alias = aliases >> i & 1;
+		struct layout_plan_type *type = &layout->type[i];
+
+		type->type = learn->types[i].type;
+		type->root = learn->types[i].root;
+		type->has_table = tables >> i & 1;
+		type->has_alias = aliases >> i & 1;
+		strcpy(type->step, most_common(&learn->types[i]));
 	}
 }

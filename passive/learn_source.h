@@ -15,9 +15,9 @@ struct learn_source;
 struct learn_source *learn_source_new(uint64_t engine_base);
 void learn_source_free(struct learn_source *learn);
 
-/* `access_path`: its step of the plan, as the engine explains it. */
-void learn_source_define(struct learn_source *learn, const struct key *key,
-			 const char *access_path);
+/* `access_path`: its step of the plan, as the engine explains it.  `root`: it has no parent. */
+void learn_source_define(struct learn_source *learn, const struct key *key, const char *access_path,
+			 bool root);
 
 /* The record source is the object there. */
 void learn_source_look(struct learn_source *learn, const struct key *key, uint64_t object);

@@ -152,12 +152,19 @@ static void free_line(void *context, void *value)
 	(void)value;
 }
 
+static void free_source(void *context, void *value)
+{
+	(void)context;
+	free(value);
+}
+
 static void free_statement(void *context, void *value)
 {
 	struct logged_statement *statement = value;
 
 	(void)context;
 	id_table_free(&statement->lines, free_line, NULL);
+	id_table_free(&statement->sources, free_source, NULL);
 	free(statement);
 }
 
@@ -170,8 +177,17 @@ uint64_t passive_statement_fingerprint(const struct passive_statement *statement
 	return hash * 31 + sql_text_fingerprint(statement->sql_text);
 }
 
-/* Writes a text and sets its number, 0 if there is none.  False: recording has stopped. */
+/* Writes a text and sets its number.  False: recording has stopped. */
 static bool put_text(struct passive_session *session, const char *text, uint32_t *number)
+{
+	if (!select_session(session))
+		return false;
+	*number = ++session->last_text;
+	return log_append_text(&session->log->stream, *number, text, strlen(text));
+}
+
+/* The same for an SQL text: 0 if there is none, or it is not to be told. */
+static bool put_sql_text(struct passive_session *session, const char *text, uint32_t *number)
 {
 	char hash[32];
 
@@ -183,10 +199,7 @@ static bool put_text(struct passive_session *session, const char *text, uint32_t
 			 (unsigned long long)sql_text_fingerprint(text));
 		text = hash;
 	}
-	if (!select_session(session))
-		return false;
-	*number = ++session->last_text;
-	return log_append_text(&session->log->stream, *number, text, strlen(text));
+	return put_text(session, text, number);
 }
 
 static const char *null_if_empty(const char *text)
@@ -200,7 +213,7 @@ static bool put_statement(struct passive_session *session, uint32_t index,
 	uint32_t text;
 	uint8_t *place;
 
-	if (!put_text(session, what->sql_text, &text))
+	if (!put_sql_text(session, what->sql_text, &text))
 		return false;
 	place = begin(session, LOG_REC_STATEMENT,
 		      4 * VARINT_MAX_SIZE + 4 * (NAME_BYTES + VARINT_MAX_SIZE));
@@ -231,7 +244,8 @@ struct logged_statement *passive_session_statement(struct passive_session *sessi
 		return NULL;
 	statement->index = session->last_statement + 1;
 	statement->cells = LOG_CELL_FIRST_FREE;
-	if (!id_table_init(&statement->lines) || !put_statement(session, statement->index, what) ||
+	if (!id_table_init(&statement->lines) || !id_table_init(&statement->sources) ||
+	    !put_statement(session, statement->index, what) ||
 	    !id_table_put(&session->statements, (int64_t)fingerprint, statement)) {
 		free_statement(NULL, statement);
 		return NULL;
@@ -260,4 +274,73 @@ uint32_t passive_session_line(struct passive_session *session, struct logged_sta
 	place = varint_put(place, column);
 	end(session, varint_put(place, cell));
 	return cell;
+}
+
+/* ---- Record sources ---- */
+
+/* The same text may be compiled to another plan later: then others have the ids. */
+static int64_t source_key(const struct passive_source *what)
+{
+	uint64_t key = (uint64_t)what->cursor << 32 | what->id;
+
+	return (int64_t)(key ^ what->type * 0x9e3779b97f4a7c15u);
+}
+
+struct logged_source *passive_session_find_source(struct logged_statement *statement,
+						  const struct passive_source *what)
+{
+	struct logged_source *source = id_table_get(&statement->sources, source_key(what));
+
+	return source && source->cell ? source : NULL;
+}
+
+static bool put_source(struct passive_session *session, struct logged_statement *statement,
+		       const struct passive_source *what, struct logged_source *source,
+		       const char *step)
+{
+	uint32_t text;
+	uint8_t *place;
+
+	if (statement->cells + 2 > CELL_MAX || !put_text(session, step, &text))
+		return false;
+	place = begin(session, LOG_REC_RECORD_SOURCE, 7 * VARINT_MAX_SIZE);
+	if (!place)
+		return false;
+	source->level = what->parent ? what->parent->level + 1 : 0;
+	source->cell = statement->cells;
+	statement->cells += 2;
+	place = varint_put(place, statement->index);
+	place = varint_put(place, what->cursor);
+	place = varint_put(place, source->id);
+	place = varint_put(place, what->parent ? what->parent->id : 0);
+	place = varint_put(place, source->level);
+	place = varint_put(place, source->cell);
+	end(session, varint_put(place, text));
+	return true;
+}
+
+struct logged_source *passive_session_source(struct passive_session *session,
+					     struct logged_statement *statement,
+					     const struct passive_source *what, const char *step)
+{
+	struct logged_source *source = id_table_get(&statement->sources, source_key(what));
+	uint64_t fingerprint = sql_text_fingerprint(step);
+
+	if (!source) {
+		source = calloc(1, sizeof(*source));
+		if (!source || !id_table_put(&statement->sources, source_key(what), source)) {
+			free(source);
+			return NULL;
+		}
+		source->id = ++statement->last_source;
+		source->fingerprint = fingerprint;
+		return source;
+	}
+	if (source->cell)
+		return source;
+	if (source->fingerprint == fingerprint &&
+	    !put_source(session, statement, what, source, step))
+		return NULL;
+	source->fingerprint = fingerprint;
+	return source;
 }

@@ -45,6 +45,21 @@ struct logged_statement {
 	uint32_t index;	       /* in the session, which is its id in the log, too */
 	uint32_t cells;	       /* in use */
 	struct id_table lines; /* cell by line << 32 | column */
+	uint32_t last_source;
+	struct id_table sources; /* struct logged_source, by what tells them apart */
+};
+
+/* A record source of a statement, as it is in its frames. */
+struct passive_source {
+	uint32_t cursor, id;
+	uint64_t type;			    /* of its class */
+	const struct logged_source *parent; /* NULL: none */
+};
+
+struct logged_source {
+	uint32_t id, level;
+	uint32_t cell;	      /* of opening it; the next is of fetching; 0: not written yet */
+	uint64_t fingerprint; /* of its step, as it was read last */
 };
 
 void passive_log_init(struct passive_log *passive_log, struct log *log);
@@ -68,5 +83,20 @@ struct logged_statement *passive_session_statement(struct passive_session *sessi
 /* The cell of a line, written if it is new; 0: see above. */
 uint32_t passive_session_line(struct passive_session *session, struct logged_statement *statement,
 			      uint32_t line, uint32_t column);
+
+/*
+ * A record source that was seen before.  NULL: it is new, or not certain yet, and its step has to be
+ * read.
+ */
+struct logged_source *passive_session_find_source(struct logged_statement *statement,
+						  const struct passive_source *what);
+
+/*
+ * The same with its step.  It is written when the same step has been read twice, as its memory may have been freed
+ * before it was read: until then its cell is 0.
+ */
+struct logged_source *passive_session_source(struct passive_session *session,
+					     struct logged_statement *statement,
+					     const struct passive_source *what, const char *step);
 
 #endif

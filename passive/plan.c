@@ -141,10 +141,21 @@ static void read_frames(const struct plan *plan, uint32_t count, struct plan_cha
 	}
 }
 
+/* NULL: calibration did not meet this one. */
+static const struct layout_plan_type *find_type(const struct plan *plan, uint64_t type)
+{
+	for (uint32_t i = 0; i < plan->layout.plan_types; i++) {
+		if (plan->layout.type[i].type == type)
+			return &plan->layout.type[i];
+	}
+	return NULL;
+}
+
 /* A record source begins with the address of its virtual functions, which are in the engine's data. */
 static bool accept_head(const struct plan *plan, const unsigned char *head,
 			struct plan_source *source)
 {
+	const struct layout_plan_type *type;
 	uint32_t cursor = place_of(plan, LAYOUT_SOURCE_CURSOR);
 	uint32_t id = place_of(plan, LAYOUT_SOURCE_ID);
 
@@ -152,6 +163,8 @@ static bool accept_head(const struct plan *plan, const unsigned char *head,
 	if (source->type < plan->start || source->type >= plan->end)
 		return false;
 	source->type -= plan->base;
+	type = find_type(plan, source->type);
+	source->root = type && type->root;
 	if (cursor)
 		memcpy(&source->cursor, head + cursor, sizeof(source->cursor));
 	if (id)
@@ -249,9 +262,10 @@ void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan
 		note_links(plan, chain);
 }
 
-bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain)
+bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
+		 void (*meanwhile)(void *context), void *context)
 {
-	if (!stack_stop(plan->process, thread, &plan->sample))
+	if (!stack_stop(plan->process, thread, &plan->sample, meanwhile, context))
 		return false;
 	plan_read(plan, &plan->sample, chain);
 	return true;
@@ -286,11 +300,9 @@ static void put_names(const struct plan *plan, const struct plan_source *source,
 void plan_describe(const struct plan *plan, const struct plan_source *source, char *text,
 		   size_t size)
 {
+	const struct layout_plan_type *type = find_type(plan, source->type);
+
 	text[0] = 0;
-	for (uint32_t i = 0; i < plan->layout.plan_types; i++) {
-		if (plan->layout.type[i].type == source->type) {
-			put_names(plan, source, &plan->layout.type[i], text, size);
-			return;
-		}
-	}
+	if (type)
+		put_names(plan, source, type, text, size);
 }

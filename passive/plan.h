@@ -13,6 +13,7 @@ struct plan_source {
 	uint64_t object;  /* address of the record source */
 	uint64_t request; /* address of the request that it works for; 0: not known */
 	enum layout_plan_event event;
+	bool root;	     /* of a cursor or sub-query */
 	uint32_t cursor, id; /* in its statement; 0: not known */
 	uint64_t type;	     /* address of its virtual functions: what step of a plan it is */
 };
@@ -35,8 +36,9 @@ void plan_free(struct plan *plan);
 /* The record sources in a sample of a stack. */
 void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan_chain *chain);
 
-/* Stops the thread for a moment (stack_stop()).  False, with errno, if it can't be. */
-bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain);
+/* Stops the thread for a moment, and calls `meanwhile` then (stack_stop()).  False, with errno, if it can't be. */
+bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
+		 void (*meanwhile)(void *context), void *context);
 
 /*
  * The step of the plan, as the engine explains it, without what it has in parentheses: Table "T" as "A"

@@ -23,6 +23,7 @@ struct process_source {
 	struct process *process;
 	const struct layout *layout;
 	bool own; /* it is this process */
+	struct process_plan plan;
 	struct cpu_file *files;
 	uint32_t file_count, file_room;
 
@@ -228,6 +229,53 @@ static enum passive_state read_position(struct recorder_source *interface,
 	return passive_read(source->process->pid, source->layout, thread, position);
 }
 
+/* What is read while the thread stands still. */
+struct moment {
+	struct recorder_source *source;
+	const struct process_thread *thread;
+	struct passive_position *position;
+	enum passive_state state;
+};
+
+static void read_moment(void *context)
+{
+	struct moment *moment = context;
+	struct process_source *source = self(moment->source);
+
+	moment->state = passive_read(source->process->pid, source->layout, moment->thread,
+				     moment->position);
+}
+
+static enum passive_state read_plan(struct recorder_source *interface,
+				    const struct process_thread *thread,
+				    struct passive_position *position, struct plan_chain *chain)
+{
+	struct moment moment = { interface, thread, position, PASSIVE_TORN };
+	struct process_source *source = self(interface);
+
+	if (source->plan.sample(source->plan.context, thread->id, chain, read_moment, &moment))
+		return moment.state;
+	chain->count = 0;
+	chain->whole = false;
+	read_moment(&moment);
+	return moment.state;
+}
+
+static void read_step(struct recorder_source *interface, const struct plan_source *what, char *text,
+		      size_t size)
+{
+	struct process_source *source = self(interface);
+
+	source->plan.describe(source->plan.context, what, text, size);
+}
+
+void process_source_set_plan(struct process_source *source, const struct process_plan *plan)
+{
+	source->plan = *plan;
+	source->source.read_plan = read_plan;
+	source->source.step = read_step;
+}
+
 static void read_text(struct recorder_source *interface, enum layout_fact fact, uint64_t object,
 		      char *text, size_t size)
 {
@@ -273,6 +321,8 @@ void process_source_free(struct process_source *source)
 		close_file(&source->files[i]);
 	free(source->files);
 	free(source->heads);
+	if (source->plan.context)
+		source->plan.free(source->plan.context);
 	process_close(source->process);
 	free(source);
 }

@@ -6,6 +6,7 @@
 #define FBPROF_PROCESS_SOURCE_H
 
 #include "process.h"
+#include "process_plan.h"
 #include "recorder.h"
 
 struct process_source;
@@ -15,6 +16,9 @@ struct process_source *process_source_new(struct process *process, const struct 
 
 /* Not while a recorder has it. */
 void process_source_free(struct process_source *source);
+
+/* From now on it also tells record sources; takes `plan`. */
+void process_source_set_plan(struct process_source *source, const struct process_plan *plan);
 
 struct recorder_source *process_source_of(struct process_source *source);
 

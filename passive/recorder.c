@@ -10,6 +10,7 @@
 #include "../sampler/pace.h"
 #include "../sampler/sampler.h"
 #include "passive_log.h"
+#include "plan_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,8 @@ struct known_statement {
 struct watched_attachment {
 	uint64_t address, id;
 	struct passive_session *session;
-	struct id_table known; /* struct known_statement, by address */
+	struct id_table known;	   /* struct known_statement, by address */
+	struct plan_memory *plans; /* NULL: nothing was seen yet */
 	uint64_t last_seen;
 	struct recorder_watch *watch;
 	struct watched_attachment *next;
@@ -63,6 +65,7 @@ struct watched_thread {
 	struct watched_attachment *attachment; /* that it worked for last; NULL: none */
 	uint64_t cpu_charged;		       /* of its CPU clock; 0: never read */
 	uint64_t cpu_busy;		       /* ns charged since */
+	uint64_t plan_due;		       /* when its record sources are to be looked at */
 	uint64_t torn;			       /* ns of the looks just before, which were torn */
 };
 
@@ -88,7 +91,9 @@ struct recorder {
 
 	/* What is being looked at. */
 	struct passive_position position, again; /* and what it is when it is read once more */
-	struct position frames;
+	struct position frames, full;		 /* of its requests; with its record sources */
+	struct logged_statement *statements[PASSIVE_DEPTH]; /* of its requests */
+	struct plan_chain chain;
 	char routine[256], package[256], user[256], database[4096], sql_text[TEXT_BYTES];
 };
 
@@ -136,6 +141,7 @@ static void end_attachment(struct recorder *recorder, struct watched_attachment 
 	*link = attachment->next;
 	recorder->attachment_count--;
 	id_table_free(&attachment->known, free_known, NULL);
+	plan_memory_free(attachment->plans);
 	free(attachment);
 }
 
@@ -342,6 +348,7 @@ static bool make_frames(const struct look *look)
 
 		if (!statement)
 			return false;
+		look->recorder->statements[i] = statement;
 		if (request->line)
 			cell = passive_session_line(session, statement, request->line,
 						    request->column);
@@ -352,6 +359,89 @@ static bool make_frames(const struct look *look)
 		look->recorder->frames.frames[i] =
 			frame_make(FRAME_REQUEST, statement->index, cell);
 	}
+	return true;
+}
+
+/* ---- Record sources ---- */
+
+/* One that is new is known for certain at its second sight: NULL until then. */
+static const struct logged_source *find_source(const struct look *look,
+					       struct logged_statement *statement,
+					       const struct plan_source *source,
+					       const struct logged_source *parent)
+{
+	const struct passive_source what = { source->cursor, source->id, source->type,
+					     source->root ? NULL : parent };
+	struct logged_source *logged = passive_session_find_source(statement, &what);
+	char step[1024];
+
+	if (logged)
+		return logged;
+	look->source->step(look->source, source, step, sizeof(step));
+	logged = passive_session_source(look->thread->attachment->session, statement, &what,
+					*step ? step : "Record source");
+	if (!logged)
+		look->recorder->totals.stopped = true;
+	return logged && logged->cell ? logged : NULL;
+}
+
+/* Adds the record sources of a request, outermost first.  False: one isn't known for certain. */
+static bool add_sources(const struct look *look, uint32_t depth, struct position *full)
+{
+	const struct plan_chain *chain = &look->recorder->chain;
+	struct logged_statement *statement = look->recorder->statements[depth];
+	const struct logged_source *logged = NULL;
+
+	for (uint32_t i = chain->count; i-- > 0;) {
+		const struct plan_source *source = &chain->sources[i];
+
+		if (source->request != look->recorder->position.requests[depth].request)
+			continue;
+		logged = find_source(look, statement, source, logged);
+		if (!logged || full->count == FRAME_STACK_ROOM)
+			return false;
+		full->frames[full->count++] =
+			frame_make(FRAME_RECORD_SOURCE, statement->index,
+				   logged->cell + (source->event == LAYOUT_PLAN_FETCH));
+	}
+	return true;
+}
+
+/* Remembers where in plans the thread is, if that was just read. */
+static void note_plan(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	struct watched_attachment *attachment = look->thread->attachment;
+
+	if (!recorder->chain.whole && !recorder->chain.count)
+		return;
+	recorder->full.count = 0;
+	for (uint32_t i = 0; i < recorder->frames.count; i++) {
+		if (recorder->full.count == FRAME_STACK_ROOM)
+			return;
+		recorder->full.frames[recorder->full.count++] = recorder->frames.frames[i];
+		if (!add_sources(look, i, &recorder->full))
+			return;
+	}
+	if (!attachment->plans)
+		attachment->plans = plan_memory_new();
+	if (attachment->plans)
+		plan_memory_put(attachment->plans, &recorder->frames, &recorder->full);
+}
+
+/* Of many threads at work each is looked at more seldom. */
+#define PLAN_THREADS 8
+
+static bool is_plan_due(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	uint64_t interval = recorder->options.plan_interval;
+
+	if (!interval || !look->source->read_plan || look->now < look->thread->plan_due)
+		return false;
+	if (recorder->busy_before > PLAN_THREADS)
+		interval = interval * recorder->busy_before / PLAN_THREADS;
+	look->thread->plan_due = look->now + interval / 2 + pace_random(&recorder->pace, interval);
 	return true;
 }
 
@@ -424,13 +514,24 @@ static void drop(const struct look *look)
 	add(&attachment->session->totals->torn_time, look->elapsed);
 }
 
-static void look_at(struct look *look)
+static enum passive_state read_position(const struct look *look)
 {
 	enum passive_state state = PASSIVE_TORN;
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
 		state = look->source->read(look->source, look->process_thread,
 					   &look->recorder->position);
+	return state;
+}
+
+static void look_at(struct look *look)
+{
+	enum passive_state state = read_position(look);
+	bool with_plan = state == PASSIVE_BUSY && is_plan_due(look);
+
+	if (with_plan)
+		state = look->source->read_plan(look->source, look->process_thread,
+						&look->recorder->position, &look->recorder->chain);
 	if (state == PASSIVE_IDLE) {
 		look->thread->torn = 0;
 		return;
@@ -444,6 +545,10 @@ static void look_at(struct look *look)
 	look->thread->attachment->last_seen = look->now;
 	look->elapsed += look->thread->torn;
 	look->thread->torn = 0;
+	if (with_plan)
+		note_plan(look);
+	if (look->thread->attachment->plans)
+		plan_memory_complete(look->thread->attachment->plans, &look->recorder->frames);
 	charge(look);
 }
 

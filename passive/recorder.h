@@ -11,10 +11,14 @@
 
 #include "../output/log_writer.h"
 #include "../output/sql_text.h"
+#include "plan.h"
 #include "position.h"
 
 /* The mean interval between looks, in ns, unless the user wants another one. */
 #define RECORDER_INTERVAL_DEFAULT 1000000u
+
+/* Likewise between looks at the record sources of a thread, which is stopped for it. */
+#define RECORDER_PLAN_INTERVAL_DEFAULT 10000000u
 
 /*
  * A process to be recorded, as the recorder sees it; process_source.h is the real one.  Belongs to the
@@ -35,6 +39,18 @@ struct recorder_source {
 		     char *text, size_t size);
 
 	/*
+	 * As read(), and with it, of the same instant, the record sources that the thread has active.
+	 * It is stopped for that, some 50 us.  Both are NULL where record sources aren't told.
+	 */
+	enum passive_state (*read_plan)(struct recorder_source *source,
+					const struct process_thread *thread,
+					struct passive_position *position,
+					struct plan_chain *chain);
+	/* A record source's step of the plan, as plan_describe(). */
+	void (*step)(struct recorder_source *source, const struct plan_source *what, char *text,
+		     size_t size);
+
+	/*
 	 * Whether a statement's texts are what they were, in one system call.  `witness` is NULL at
 	 * first: then it is made, for whatever is there now, and the answer is no.  free() frees it.
 	 */
@@ -53,8 +69,9 @@ struct recorder_source {
 
 struct recorder_options {
 	struct log_options log;
-	uint64_t interval; /* the mean; SAMPLER_INTERVAL_MIN to _MAX */
-	unsigned share;	   /* percent of a CPU that the thread may use for looks */
+	uint64_t interval;	/* the mean; SAMPLER_INTERVAL_MIN to _MAX */
+	uint64_t plan_interval; /* the mean between looks at a thread's record sources; 0: none */
+	unsigned share;		/* percent of a CPU that the thread may use for looks */
 	enum sql_text sql_text;
 	bool in_process; /* the recorder is a thread of the process that it records */
 };

@@ -28,10 +28,10 @@ extern int search_unwind_table(unw_addr_space_t space, unw_word_t ip, unw_dyn_in
 /* What lies above the stack isn't known: the pages are asked for one by one, up to the first that is none. */
 static bool copy_stack(pid_t process, struct stack_sample *sample)
 {
-	struct iovec to = { sample->bytes, STACK_SIZE };
-	struct iovec from[STACK_SIZE / PAGE + 1];
+	struct iovec to = { sample->bytes, STACK_COPY_SIZE };
+	struct iovec from[STACK_COPY_SIZE / PAGE + 1];
 	uint64_t address = sample->registers[STACK_RSP];
-	size_t left = STACK_SIZE;
+	size_t left = STACK_COPY_SIZE;
 	unsigned count = 0;
 	ssize_t copied;
 
@@ -61,6 +61,23 @@ static void copy_user_registers(struct stack_sample *sample, const struct user_r
 }
 
 /*
+ * To sleep and be woken takes longer than most stops; but to look all the time would take the CPU from
+ * a thread that needs it to come to its stop.
+ */
+#define LOOKS 100
+
+static pid_t wait_for_change(pid_t thread, int *status)
+{
+	for (unsigned i = 0; i < LOOKS; i++) {
+		pid_t changed = waitpid(thread, status, __WALL | WNOHANG);
+
+		if (changed)
+			return changed;
+	}
+	return waitpid(thread, status, __WALL);
+}
+
+/*
  * Waits until the seized thread stands still.  `signal`: what it was stopped by; to be delivered.
  * False: it has ended instead.
  */
@@ -68,7 +85,7 @@ static bool wait_for_stop(pid_t thread, int *signal)
 {
 	int status;
 
-	while (waitpid(thread, &status, __WALL) < 0) {
+	while (wait_for_change(thread, &status) < 0) {
 		if (errno != EINTR)
 			return false;
 	}
@@ -81,7 +98,8 @@ static bool wait_for_stop(pid_t thread, int *signal)
 	return true;
 }
 
-bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample)
+bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
+		void (*meanwhile)(void *context), void *context)
 {
 	struct user_regs_struct user;
 	struct iovec vector = { &user, sizeof(user) };
@@ -97,6 +115,8 @@ bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample)
 		copy_user_registers(sample, &user);
 		good = copy_stack(process, sample);
 	}
+	if (good && meanwhile)
+		meanwhile(context);
 	error = errno;
 	ptrace(PTRACE_DETACH, thread, NULL, (void *)(intptr_t)signal);
 	errno = error;

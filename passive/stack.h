@@ -22,12 +22,12 @@ extern const uint32_t stack_callee_saved[];
 #define STACK_CALLEE_SAVED 6
 
 /* Deep recursion in PSQL goes beyond it: such a chain is cut off at its outer end. */
-#define STACK_SIZE 262144
+#define STACK_COPY_SIZE 262144
 
 struct stack_sample {
 	uint64_t registers[STACK_REGISTERS];
 	size_t size;			 /* bytes in use, from rsp upwards */
-	unsigned char bytes[STACK_SIZE]; /* the stack */
+	unsigned char bytes[STACK_COPY_SIZE]; /* the stack */
 };
 
 struct stack_frame {
@@ -41,11 +41,13 @@ struct stack_frame {
 #define STACK_ERROR_SIZE 320
 
 /*
- * Stops a thread of another process, copies, and lets it go on.  It is seized by ptrace only for that:
+ * Stops a thread of another process, copies, and lets it go on, some 50 us later.  It is seized by ptrace only for that:
  * signals that come meanwhile are delivered, and system calls go on.  False, with errno, if it isn't
  * permitted or the thread has ended.  One thread at a time; it must not be being traced by another.
+ * `meanwhile` (may be NULL) is called while it stands still.
  */
-bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample);
+bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
+		void (*meanwhile)(void *context), void *context);
 
 /* The calling thread's own, from its caller's frame outwards. */
 bool stack_own(struct stack_sample *sample);

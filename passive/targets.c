@@ -126,6 +126,8 @@ static bool try_process(struct targets *targets, struct target *target,
 {
 	struct process *process = process_open(target->pid, error);
 	const struct layout *layout;
+	struct process_plan plan;
+	bool has_plan;
 
 	if (!process)
 		return is_firebird(target->pid);
@@ -134,7 +136,12 @@ static bool try_process(struct targets *targets, struct target *target,
 		process_close(process);
 		return false;
 	}
+	has_plan = targets->options.open_plan && targets->options.open_plan(process, layout, &plan);
 	target->source = process_source_new(process, layout);
+	if (target->source && has_plan)
+		process_source_set_plan(target->source, &plan);
+	else if (has_plan)
+		plan.free(plan.context);
 	if (target->source && recorder_add(targets->recorder, process_source_of(target->source)))
 		return true;
 	if (target->source)

@@ -6,6 +6,7 @@
 #ifndef FBPROF_TARGETS_H
 #define FBPROF_TARGETS_H
 
+#include "process_plan.h"
 #include "recorder.h"
 
 struct targets;
@@ -16,6 +17,9 @@ struct targets_options {
 	pid_t pid;
 	bool children;	     /* follow its children, too */
 	const char *layouts; /* directory of the layout cache; NULL: the default (layout.h) */
+	/* process_plan_open(), if record sources are to be recorded, too; else NULL. */
+	bool (*open_plan)(const struct process *process, const struct layout *layout,
+			  struct process_plan *plan);
 	/* Says why a child is not recorded; may be NULL. */
 	void (*warn)(pid_t pid, const char *sentence);
 };

@@ -94,9 +94,9 @@ static void define_record_source(struct fb_profiler_session *session, int64_t st
 {
 	(void)session;
 	(void)level;
-	(void)parent_record_source_id;
 	if (learn)
-		learn_plan_define(learn, statement_id, cursor_id, record_source_id, access_path);
+		learn_plan_define(learn, statement_id, cursor_id, record_source_id,
+				  parent_record_source_id, access_path);
 }
 
 static void on_request_start(struct fb_profiler_session *session, struct fb_status *status,

@@ -12,48 +12,57 @@ struct recording_options {
 	int pid;	 /* 0: none given */
 	double interval; /* us */
 	int share;	 /* percent of a CPU */
+	int plan_rate;	 /* looks at a thread's record sources, a second; 0: none */
 	char *sql_text;	 /* NULL: full */
 	char *layouts;	 /* directory of layouts; NULL: the default */
 };
 
-#define RECORDING_OPTIONS_DEFAULT                                          \
-	{                                                                  \
-		.interval = RECORDER_INTERVAL_DEFAULT / 1000.0, .share = 5 \
+#define RECORDING_OPTIONS_DEFAULT                                           \
+	{                                                                   \
+		.interval = RECORDER_INTERVAL_DEFAULT / 1000.0, .share = 5, \
+		.plan_rate = 1000000000 / RECORDER_PLAN_INTERVAL_DEFAULT    \
 	}
 
 /* The entries for these options, to be put into an array of GOptionEntry. */
-#define RECORDING_ENTRIES(options)                                                                \
-	{ "pid",                                                                                  \
-	  'p',                                                                                    \
-	  0,                                                                                      \
-	  G_OPTION_ARG_INT,                                                                       \
-	  &(options)->pid,                                                                        \
-	  "The server, or another process that runs Firebird's engine",                           \
-	  "PID" },                                                                                \
-		{ "interval",                                                                     \
-		  'i',                                                                            \
-		  0,                                                                              \
-		  G_OPTION_ARG_DOUBLE,                                                            \
-		  &(options)->interval,                                                           \
-		  "Microseconds between looks on average, from 50 to 1000000; 1000 unless given", \
-		  "US" },                                                                         \
-		{ "share",                                                                        \
-		  0,                                                                              \
-		  0,                                                                              \
-		  G_OPTION_ARG_INT,                                                               \
-		  &(options)->share,                                                              \
-		  "Percent of a CPU that looking may take, 5 unless given: else looks get fewer", \
-		  "N" },                                                                          \
-		{ "sql-text",                                                                     \
-		  0,                                                                              \
-		  0,                                                                              \
-		  G_OPTION_ARG_STRING,                                                            \
-		  &(options)->sql_text,                                                           \
-		  "What to keep of SQL texts: full (the default), hash, off",                     \
-		  "WHAT" },                                                                       \
-	{                                                                                         \
-		"layouts", 0, 0, G_OPTION_ARG_FILENAME, &(options)->layouts,                      \
-			"Where `fbprof calibrate` left what it learnt of the engine", "DIR"       \
+#define RECORDING_ENTRIES(options)                                                                                                    \
+	{ "pid",                                                                                                                      \
+	  'p',                                                                                                                        \
+	  0,                                                                                                                          \
+	  G_OPTION_ARG_INT,                                                                                                           \
+	  &(options)->pid,                                                                                                            \
+	  "The server, or another process that runs Firebird's engine",                                                               \
+	  "PID" },                                                                                                                    \
+		{ "interval",                                                                                                         \
+		  'i',                                                                                                                \
+		  0,                                                                                                                  \
+		  G_OPTION_ARG_DOUBLE,                                                                                                \
+		  &(options)->interval,                                                                                               \
+		  "Microseconds between looks on average, from 50 to 1000000; 1000 unless given",                                     \
+		  "US" },                                                                                                             \
+		{ "share",                                                                                                            \
+		  0,                                                                                                                  \
+		  0,                                                                                                                  \
+		  G_OPTION_ARG_INT,                                                                                                   \
+		  &(options)->share,                                                                                                  \
+		  "Percent of a CPU that looking may take, 5 unless given: else looks get fewer",                                     \
+		  "N" },                                                                                                              \
+		{ "plan-rate",                                                                                                        \
+		  0,                                                                                                                  \
+		  0,                                                                                                                  \
+		  G_OPTION_ARG_INT,                                                                                                   \
+		  &(options)->plan_rate,                                                                                              \
+		  "How often a thread is stopped, some 50 us, to see its record sources: times a second, 100 unless given; 0: never", \
+		  "HZ" },                                                                                                             \
+		{ "sql-text",                                                                                                         \
+		  0,                                                                                                                  \
+		  0,                                                                                                                  \
+		  G_OPTION_ARG_STRING,                                                                                                \
+		  &(options)->sql_text,                                                                                               \
+		  "What to keep of SQL texts: full (the default), hash, off",                                                         \
+		  "WHAT" },                                                                                                           \
+	{                                                                                                                             \
+		"layouts", 0, 0, G_OPTION_ARG_FILENAME, &(options)->layouts,                                                          \
+			"Where `fbprof calibrate` left what it learnt of the engine", "DIR"                                           \
 	}
 
 void recording_options_clear(struct recording_options *options);

@@ -39,9 +39,8 @@ def read_chains(lines: list[str]) -> dict[str, int]:
         count, _, chain = line.partition('\t')
         chain = re.sub(r' \([^()]*\)', '', chain)
         chain = re.sub(r'Procedure "[^"]*"', 'Procedure ""', chain)
-        # A class of the engine may be several steps; those with more than one name are told as one.
-        chain = re.sub(r'(Unique )?Sort( / (Refetch|Sort|Unique Sort))*', 'Sort', chain)
-        chains[chain.replace('Select Expression / Cursor ""', 'Select Expression')] += int(count)
+        # A class of the engine may be several steps: it is told as the most common one.
+        chains[chain.replace('Unique Sort', 'Sort')] += int(count)
     del chains['']
     return chains
 

@@ -88,7 +88,7 @@ static bool take(int process, int thread, struct stack_events *events)
 	uint64_t time;
 
 	return events ? stack_events_take(events, &stack, &time) :
-			stack_stop(process, thread, &stack);
+			stack_stop(process, thread, &stack, NULL, NULL);
 }
 
 static void sample(struct plan *plan, int process, int thread, double hz, double seconds,
