@@ -151,4 +151,7 @@ bool layout_load(struct layout *layout, const char *directory, const char *ident
 		 char error[LAYOUT_ERROR_SIZE]);
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE]);
 
+/* Whether something can be saved there, before there is anything to save; makes the directory. */
+bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE]);
+
 #endif

@@ -291,7 +291,7 @@ static enum command_status calibrate_file(const char *engine, const struct optio
 	struct scratch_root root;
 	enum command_status status;
 
-	if (!layout_identify(engine, identity, sentence))
+	if (!layout_identify(engine, identity, sentence) || !layout_may_save(NULL, sentence))
 		return command_fail(NULL, "%s", sentence);
 	sigaction(SIGINT, &note, NULL);
 	sigaction(SIGTERM, &note, NULL);
