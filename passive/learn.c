@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * How far into an object to look, in bytes.  Far more than any engine needed so far, and little enough
- * for a search of seconds.
+ * How far into an object to look, in bytes.  Far more than any engine needed so far, and little
+ * enough for a search of seconds.
  */
 #define CONTEXT_WINDOW	  512 /* what the TLS block points to: the thread's context */
 #define REQUEST_WINDOW	  2048

@@ -1,6 +1,6 @@
 /*
- * The search for paths, in structures of our own: it must find where each fact is, and must not find what
- * isn't there.
+ * The search for paths, in structures of our own: it must find where each fact is, and must not
+ * find what isn't there.
  */
 #include "../passive/learn.h"
 

@@ -1,6 +1,6 @@
 /*
- * `fbprof calibrate`: learns where an engine keeps its position, in another process of ours, since the
- * environment of that must be another from its start, and an engine may crash.
+ * `fbprof calibrate`: learns where an engine keeps its position, in another process of ours, since
+ * the environment of that must be another from its start, and an engine may crash.
  */
 #include "command.h"
 

@@ -1,6 +1,6 @@
 /*
- * The monitoring tables as an oracle: what they say of an attachment that is held.  They know the line of
- * each routine that is active, but not that of the statement that began it all.
+ * The monitoring tables as an oracle: what they say of an attachment that is held.  They know the
+ * line of each routine that is active, but not that of the statement that began it all.
  */
 #include "oracle.h"
 
@@ -15,11 +15,12 @@
 #define OBJECT_PROCEDURE "5"
 
 /*
- * First the statement: its id, that of the statement that executes it (by EXECUTE STATEMENT; its own if none does), and
- * its text (empty where it is in another table, from 5.0 on); then what it called: id, caller's id (empty: the statement),
- * type, name, package, line, column.
+ * First the statement: its id, that of the statement that executes it (by EXECUTE STATEMENT; its
+ * own if none does), and its text (empty where it is in another table, from 5.0 on); then what it
+ * called: id, caller's id (empty: the statement), type, name, package, line, column.
  *
- * Nothing if the attachment is not at that gate: at times the tables tell what was so at an earlier look.
+ * Nothing if the attachment is not at that gate: at times the tables tell what was so at an earlier
+ * look.
  */
 #define LOOK                                                                                   \
 	"execute block returns (answer varchar(30000)) as\n"                                   \
@@ -135,7 +136,10 @@ static bool read_statement(char **columns, struct learn_frame *frame, guint64 *o
 	return true;
 }
 
-/* In our workloads no routine executes statements, so that of the outer one is the request that does. */
+/*
+ * In our workloads no routine executes statements, so that of the outer one is the request that
+ * does.
+ */
 static void read_answer(const char *answer, const struct learn_moment *attachment,
 			oracle_callback *callback, void *context)
 {

@@ -1,6 +1,7 @@
 /*
- * The profiler as an oracle: a plugin whose sessions note requests, statements and lines, and make a moment
- * of each event before something is executed.  In the executing thread; one attachment at a time.
+ * The profiler as an oracle: a plugin whose sessions note requests, statements and lines, and make
+ * a moment of each event before something is executed.  In the executing thread; one attachment at
+ * a time.
  */
 #include "oracle.h"
 
@@ -16,7 +17,7 @@ struct statement {
 struct request {
 	guint64 id, caller_id;
 	guint64 statement_id;
-	guint64 outer_id; /* of one without a caller: the request that executes it as a statement; 0: the client */
+	guint64 outer_id; /* of one without a caller: what executes it; 0: the client */
 };
 
 static struct {
@@ -79,8 +80,9 @@ static struct request *find_request(guint64 id)
 }
 
 /*
- * A line of 0 is not known.  Those of callers aren't: the engine may have gone on since their last event, as there
- * are statements that it tells no profiler of, INSERT being one, and a cursor's loop that fetches again.
+ * A line of 0 is not known.  Those of callers aren't: the engine may have gone on since their last
+ * event, as there are statements that it tells no profiler of, INSERT being one, and a cursor's
+ * loop that fetches again.
  */
 static void tell_moment(guint64 request_id, unsigned line, unsigned column)
 {
