@@ -62,6 +62,16 @@ def profiler() -> Path:
 
 
 @pytest.fixture(scope='session')
+def layouts(session_scratch) -> Path:
+    """A cache (FBPROF_CACHE) with the layout of the engine that is tested."""
+    directory = session_scratch / 'layouts'
+    directory.mkdir()
+    env.run([env.FBPROF, 'calibrate', '--quiet', env.FIREBIRD / 'plugins/libEngine13.so'],
+            env.environment(FBPROF_CACHE=str(directory)))
+    return directory
+
+
+@pytest.fixture(scope='session')
 def base_database(session_scratch) -> Path:
     """The database that every workload starts from a copy of."""
     root = env.make_root(session_scratch / 'base-root')
