@@ -38,6 +38,10 @@ static const char *const fact_names[LAYOUT_FACTS] = {
 	[LAYOUT_ATTACHMENT_ID] = "attachment_id",
 	[LAYOUT_USER] = "user",
 	[LAYOUT_DATABASE] = "database",
+	[LAYOUT_SOURCE_CURSOR] = "source_cursor",
+	[LAYOUT_SOURCE_ID] = "source_id",
+	[LAYOUT_SOURCE_TABLE] = "source_table",
+	[LAYOUT_SOURCE_ALIAS] = "source_alias",
 };
 
 static const char *const type_names[LAYOUT_TYPES] = {
@@ -50,14 +54,20 @@ static const char *const type_names[LAYOUT_TYPES] = {
 	[LAYOUT_TEXT_INLINE] = "text_inline",
 };
 
-static const char *const event_names[] = {
+static const char *const event_names[LAYOUT_PLAN_EVENTS] = {
 	[LAYOUT_PLAN_OPEN] = "open",
 	[LAYOUT_PLAN_FETCH] = "fetch",
+	[LAYOUT_PLAN_REQUEST] = "request",
 };
 
 const char *layout_fact_name(enum layout_fact fact)
 {
 	return fact_names[fact];
+}
+
+const char *layout_event_name(enum layout_plan_event event)
+{
+	return event_names[event];
 }
 
 const char *layout_type_name(enum layout_type type)
@@ -197,6 +207,10 @@ static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
 		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u\n",
 		    event_names[layout->plan[i].event], layout->plan[i].start, layout->plan[i].end,
 		    layout->plan[i].reg);
+	for (unsigned i = 0; i < layout->plan_types; i++)
+		add(text, &size, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
+		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].root,
+		    layout->type[i].step);
 	sha256_init(&sha);
 	sha256_add(&sha, text, size);
 	sha256_hex(&sha, sum);
@@ -283,7 +297,7 @@ static bool read_plan(struct layout *layout, char **words)
 	int64_t start, end, reg;
 	unsigned event;
 
-	if (!name || !find_name(event_names, 2, name, &event) ||
+	if (!name || !find_name(event_names, LAYOUT_PLAN_EVENTS, name, &event) ||
 	    !read_number(strsep(words, " "), &start) || !read_number(strsep(words, " "), &end) ||
 	    !read_number(strsep(words, " "), &reg) || start < 0 || end <= start || reg < 0 ||
 	    reg > UINT8_MAX || layout->plan_functions == LAYOUT_PLAN_FUNCTIONS)
@@ -293,6 +307,26 @@ static bool read_plan(struct layout *layout, char **words)
 					       .event = (enum layout_plan_event)event,
 					       .reg = (uint32_t)reg };
 	layout->plan_functions++;
+	return true;
+}
+
+static bool read_step(struct layout *layout, char **words)
+{
+	struct layout_plan_type *type = &layout->type[layout->plan_types];
+	int64_t offset, has_table, has_alias, root;
+
+	if (!read_number(strsep(words, " "), &offset) || offset < 0 ||
+	    !read_number(strsep(words, " "), &has_table) ||
+	    !read_number(strsep(words, " "), &has_alias) ||
+	    !read_number(strsep(words, " "), &root) || !*words ||
+	    layout->plan_types == LAYOUT_PLAN_TYPES || strlen(*words) >= sizeof(type->step))
+		return false;
+	type->type = (uint64_t)offset;
+	type->has_table = has_table != 0;
+	type->has_alias = has_alias != 0;
+	type->root = root != 0;
+	strcpy(type->step, *words);
+	layout->plan_types++;
 	return true;
 }
 
@@ -317,6 +351,8 @@ static bool read_line(struct layout *layout, char *line)
 	}
 	if (strcmp(key, "path") == 0)
 		return read_path(layout, &line);
+	if (strcmp(key, "step") == 0)
+		return read_step(layout, &line);
 	return strcmp(key, "plan") == 0 && read_plan(layout, &line);
 }
 

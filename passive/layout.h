@@ -24,11 +24,12 @@ enum layout_fact {
 	LAYOUT_OBJECTS,	  /* so many are pointers to objects; from here on, values */
 
 	/* From a request: */
-	LAYOUT_REQUEST_ID = LAYOUT_OBJECTS, /* unique in the process, another at each start */
-	LAYOUT_LINE,			    /* 0: none */
+	LAYOUT_REQUEST_ID =
+		LAYOUT_OBJECTS, /* unique in the process; from 5.0 on, another at each start */
+	LAYOUT_LINE,		/* 0: none */
 	LAYOUT_COLUMN,
 	/* From a statement: */
-	LAYOUT_STATEMENT_ID, /* 0: nobody has asked the engine for it yet.  Not in 3.0 and 4.0 */
+	LAYOUT_STATEMENT_ID, /* 0: it has not been started yet.  Not in 3.0 and 4.0 */
 	LAYOUT_SQL_TEXT,
 	/* … of which one at most has a name, which tells what kind the statement is of: */
 	LAYOUT_PROCEDURE,
@@ -40,6 +41,11 @@ enum layout_fact {
 	LAYOUT_ATTACHMENT_ID,
 	LAYOUT_USER,
 	LAYOUT_DATABASE, /* path of the file */
+	/* From a record source, as plan.h finds it on the native stack: */
+	LAYOUT_SOURCE_CURSOR, /* its cursor's id in the statement */
+	LAYOUT_SOURCE_ID,     /* its own in the statement; not the number that a session tells */
+	LAYOUT_SOURCE_TABLE,  /* name of the table that it reads, if its step is of a table … */
+	LAYOUT_SOURCE_ALIAS,  /* … and its alias; empty: none */
 	LAYOUT_FACTS
 };
 
@@ -69,13 +75,16 @@ struct layout_path {
 };
 
 /*
- * The frames of the functions that open and fetch from a record source: one register that the function
- * saves or keeps holds the record source.  `start` and `end` are offsets from the engine's load
- * address, of the function's unwind entry.
+ * Frames that tell the position in a plan: of the functions that open and fetch from a record source,
+ * and of the one that executes a request.  One register that the function saves or keeps holds the
+ * object's address there.  `start` and `end` are offsets from the engine's load address, of the
+ * function's unwind entry.
  */
 enum layout_plan_event {
 	LAYOUT_PLAN_OPEN,
-	LAYOUT_PLAN_FETCH
+	LAYOUT_PLAN_FETCH,
+	LAYOUT_PLAN_REQUEST, /* the object is the request: what is inside belongs to it */
+	LAYOUT_PLAN_EVENTS
 };
 
 struct layout_plan_function {
@@ -84,7 +93,21 @@ struct layout_plan_function {
 	uint32_t reg; /* its number in DWARF */
 };
 
-#define LAYOUT_PLAN_FUNCTIONS 8
+#define LAYOUT_PLAN_FUNCTIONS 64
+
+/*
+ * What step of a plan a record source is: such ones begin with the address of their class's virtual
+ * functions.  `type` is its offset from the load address, `step` the step as the engine explains it,
+ * without what is in quotes or parentheses: Table "" Full Scan.
+ */
+struct layout_plan_type {
+	uint64_t type;
+	bool has_table, has_alias; /* the facts of these names hold for it */
+	bool root;		   /* of a cursor or sub-query */
+	char step[64];
+};
+
+#define LAYOUT_PLAN_TYPES 64
 
 #define LAYOUT_IDENTITY_SIZE 65 /* SHA-256 of the engine file, in hex, and NUL */
 
@@ -94,12 +117,15 @@ struct layout {
 	struct layout_path path[LAYOUT_FACTS];
 	uint32_t plan_functions; /* 0: the position in the plan can't be had */
 	struct layout_plan_function plan[LAYOUT_PLAN_FUNCTIONS];
+	uint32_t plan_types;
+	struct layout_plan_type type[LAYOUT_PLAN_TYPES];
 	uint64_t verified; /* so many events agreed when it was verified */
 };
 
 /* Names as in the cache: "request", "sql_text"; "u32". */
 const char *layout_fact_name(enum layout_fact fact);
 const char *layout_type_name(enum layout_type type);
+const char *layout_event_name(enum layout_plan_event event);
 
 #define LAYOUT_ERROR_SIZE 1024
 

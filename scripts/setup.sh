@@ -21,7 +21,7 @@ FB_UTILS_SHA256=40145999492fb323d3cd57d97a3e01383afd6b1f5821f29c359f8a8bc90d8cad
 # loads ICU (libicu72) by itself, for time zones and UTF-8 collations.
 DEBIAN_PACKAGES=(
 	build-essential autoconf automake libtool pkg-config
-	libglib2.0-dev libunwind-dev check
+	libglib2.0-dev libncurses-dev libunwind-dev check
 	libtommath1 libedit2 libicu72 libncurses5
 	python3 python3-venv unzip ca-certificates valgrind
 )

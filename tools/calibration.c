@@ -5,9 +5,11 @@
  */
 #include "calibration.h"
 
+#include "calibration_plan.h"
 #include "calibration_sql.h"
 #include "client.h"
 #include "oracle.h"
+#include "oracle_plan.h"
 
 #include <fcntl.h>
 #include <glib.h>
@@ -23,12 +25,12 @@
 
 /* So many moments must agree.  Each of the monitoring tables takes some 5 ms, one of the profiler next to none. */
 #define VERIFIED_LEAST_PROFILER 2000
-#define VERIFIED_LEAST_MONITOR	500
-#define VERIFYING_RUNS_MONITOR	12 /* of a workload with 50 gates */
+#define VERIFIED_LEAST_MONITOR	1000
+#define VERIFYING_RUNS_MONITOR	20 /* of a workload with 50 gates */
 
 #define ATTACHMENTS_BEFORE 5   /* so that ids differ from one database to the other */
 #define GATES		   150 /* that are locked, in a run of a workload */
-#define LOOKS		   20  /* at a gate, until it is seen */
+#define LOOKS		   4   /* at a gate, until it is seen */
 #define POLL_US		   500
 #define GATE_PATIENCE_US   5000000
 
@@ -553,6 +555,21 @@ static bool ask_engine(struct state *state, struct layout *layout, char **error)
 	return profiler != NULL;
 }
 
+/* Where the engine tells of record sources.  Without them the rest is as good. */
+static void learn_plans(struct state *state, struct layout *layout)
+{
+	char *error = NULL;
+
+	if (state->profiler && calibrate_plan(state->client, state->calibration->engine,
+					      state->calibration->directory, layout, &error))
+		progress(state, "record sources: %u functions, %u steps of plans",
+			 layout->plan_functions, layout->plan_types);
+	else
+		progress(state, "record sources are not told: %s",
+			 error ? error : "this engine has no profiler");
+	g_free(error);
+}
+
 static bool calibrate_with(struct state *state, struct layout *layout, char **error)
 {
 	char engine[sizeof(layout->engine)];
@@ -570,6 +587,7 @@ static bool calibrate_with(struct state *state, struct layout *layout, char **er
 	state->learner = learner_new(block.size);
 	if (!learn(state, error) || !verify(state, layout, error))
 		return false;
+	learn_plans(state, layout);
 	memcpy(layout->engine, engine, sizeof(engine));
 	g_strlcpy(layout->identity, state->calibration->identity, sizeof(layout->identity));
 	return true;
@@ -585,6 +603,7 @@ bool calibrate(const struct calibration *calibration, struct layout *layout, cha
 	if (!state.client)
 		return false;
 	oracle_profiler_register(client_master(state.client));
+	oracle_plan_register(client_master(state.client));
 	done = calibrate_with(&state, layout, error);
 	if (state.learner)
 		learner_free(state.learner);

@@ -9,8 +9,10 @@
 
 #define DIALECT 3
 
-#define DPB_VERSION   1
-#define DPB_USER_NAME 28
+#define DPB_VERSION	1
+#define DPB_FORCE_WRITE 24
+#define DPB_USER_NAME	28
+#define DPB_USER	6 /* where the name begins */
 
 #define TPB_VERSION	   3
 #define TPB_WAIT	   6
@@ -142,13 +144,13 @@ static bool failed(const struct client *client, const intptr_t *vector, const ch
 bool client_attach(const struct client *client, struct client_attachment *attachment,
 		   const char *database, const char *user, char **error)
 {
-	char dpb[256] = { DPB_VERSION, DPB_USER_NAME, (char)strlen(user) };
+	char dpb[256] = { DPB_VERSION, DPB_FORCE_WRITE, 1, 0, DPB_USER_NAME, (char)strlen(user) };
 	status_vector status;
 
 	*attachment = (struct client_attachment){ .client = client };
-	g_strlcpy(dpb + 3, user, sizeof(dpb) - 3);
+	g_strlcpy(dpb + DPB_USER, user, sizeof(dpb) - DPB_USER);
 	return !client->attach(status, 0, database, &attachment->database,
-			       (int16_t)(3 + strlen(user)), dpb) ||
+			       (int16_t)(DPB_USER + strlen(user)), dpb) ||
 	       failed(client, status, database, error);
 }
 

@@ -22,7 +22,8 @@ struct fb_master *client_master(const struct client *client);
 
 /*
  * All return false with what Firebird said in `error` (to be freed).  A statement starts a transaction
- * if there is none: read committed, and it waits for locks.
+ * if there is none: read committed, and it waits for locks.  From the first attach on, writes of the database
+ * are not forced to the disk.
  */
 bool client_create_database(const struct client *client, struct client_attachment *attachment,
 			    const char *path, const char *user, char **error);

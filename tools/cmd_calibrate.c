@@ -52,6 +52,8 @@ static const char *begin_of(enum layout_fact fact)
 		return "TLS block";
 	if (fact <= LAYOUT_STATEMENT || (fact >= LAYOUT_REQUEST_ID && fact <= LAYOUT_COLUMN))
 		return "request";
+	if (fact >= LAYOUT_SOURCE_CURSOR)
+		return "record source";
 	return fact < LAYOUT_ATTACHMENT_ID ? "statement" : "attachment";
 }
 
@@ -77,10 +79,8 @@ static void print_text(const struct layout *layout, struct sink *sink)
 	for (unsigned i = 0; i < layout->plan_functions; i++) {
 		const struct layout_plan_function *plan = &layout->plan[i];
 
-		sink_print(sink,
-			   "%s of record sources: +0x%" PRIx64 " to +0x%" PRIx64 ", register %u\n",
-			   plan->event == LAYOUT_PLAN_OPEN ? "open" : "fetch", plan->start,
-			   plan->end, plan->reg);
+		sink_print(sink, "%s: in +0x%" PRIx64 " to +0x%" PRIx64 ", register %u\n",
+			   layout_event_name(plan->event), plan->start, plan->end, plan->reg);
 	}
 }
 
@@ -235,6 +235,12 @@ static enum command_status judge_child(const char *engine, int status, bool late
 				    "Firebird crashed while it was calibrated, by signal %d: "
 				    "fbprof can't read this engine's position",
 				    WTERMSIG(status));
+	/* What is not of ours has not been explained. */
+	if (WEXITSTATUS(status) > COMMAND_FAILED)
+		return command_fail(engine,
+				    "Firebird ended by itself, with status %d, while it was "
+				    "calibrated: fbprof can't read this engine's position",
+				    WEXITSTATUS(status));
 	return WEXITSTATUS(status) ? COMMAND_FAILED : COMMAND_DONE;
 }
 
@@ -262,6 +268,7 @@ static enum command_status run_child(const struct scratch_root *root, const char
 	enum command_status status;
 	char *error = NULL;
 	bool late = false;
+	int wait_status;
 	GPid child;
 
 	if (!start_child(root, identity, options, &child, &error)) {
@@ -269,7 +276,8 @@ static enum command_status run_child(const struct scratch_root *root, const char
 		g_free(error);
 		return status;
 	}
-	status = judge_child(engine, wait_for_child(child, options->patience, &late), late);
+	wait_status = wait_for_child(child, options->patience, &late);
+	status = judge_child(engine, wait_status, late);
 	g_spawn_close_pid(child);
 	return status == COMMAND_DONE ? keep(root, engine, identity, options->quiet) : status;
 }

@@ -1,17 +1,20 @@
 """What is measured and how: the tests, the modes, one run.
 
 A run is a fresh isql process on a fresh copy of a database. A session is started before the timed statement and
-finished after it; neither is timed. The time is isql's own ("set stats on").
+finished after it; neither is timed. The time is isql's own ("set stats on"). In passive modes there is no session, but
+some time before the statement, in which the recorder finds out what the engine is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -58,6 +61,8 @@ class Mode:
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     stock: str = "stock"        # what it is compared with,
     floor: str = ""             # and what it can't be below
+    passive: bool = False       # positions are read out of memory …
+    outside: bool = False       # … by another process
 
     @property
     def profiles(self) -> bool:
@@ -80,10 +85,17 @@ MODES = {
     "measured": Mode("fbprof", "SAMPLING_INTERVAL=0", floor=BOTH),
     "coarse": Mode("fbprof", "MODE=COARSE", floor=AFTER),
     "coarse-detailed": Mode("fbprof", "MODE=COARSE, DETAILED_REQUESTS", stock="stock-detailed", floor=AFTER),
+    "passive": Mode("fbprof", environment={"FBPROF_OPTIONS": "MODE=PASSIVE"}, passive=True),
+    "passive-outside": Mode(passive=True, outside=True),
     CLOCK: Mode("floor", ""),
     BOTH: Mode("floor", "", {"FLOOR_EVENTS": "3"}),
     AFTER: Mode("floor", "", {"FLOOR_EVENTS": "2"}),
 }
+
+
+# While isql's threads are still there: the shell's parent is isql. It comes first, then a recorder outside, if any.
+THREADS = ("shell grep . $(for pid in $PPID $(cat recorder.pid 2>/dev/null); do"
+           " echo /proc/$pid/task/*/comm /proc/$pid/task/*/schedstat; done)^\n")
 
 
 @dataclasses.dataclass
@@ -93,7 +105,7 @@ class Run:
     run: int                              # from 1
     seconds: float                        # of the timed statement
     waited: float | None = None           # how much of the time isql could run it had to wait for a CPU
-    sampler_seconds: float | None = None  # CPU time of the thread that moves the clock on
+    sampler_seconds: float | None = None  # CPU time of the thread that samples
     interval_us: float | None = None      # how far apart its samples were, on average
 
 
@@ -116,36 +128,73 @@ class Bench:
         self.libraries = {"fbprof": DIST / "lib/libfbprof.so", "floor": build_floor(work)}
         self.isql(f"create database '{work / 'empty.fdb'}';")
 
-    def isql(self, script: str, mode: Mode = MODES["off"], **extra: str) -> str:
-        """Runs a script under a mode's library and returns all that it prints."""
+    def environment(self, mode: Mode, **extra: str) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FBPROF_", "FLOOR_"))}
         environment |= {"FIREBIRD": str(FIREBIRD), "LD_LIBRARY_PATH": str(FIREBIRD),
-                        "FBPROF_DIR": str(self.work / "log")} | mode.environment | extra
+                        "FBPROF_DIR": str(self.work / "log"),
+                        "FBPROF_CACHE": str(self.work / "layouts")} | mode.environment | extra
         if mode.preload:
             environment["LD_PRELOAD"] = str(self.libraries[mode.preload])
-        result = subprocess.run([FIREBIRD / "bin/isql-fb", "-q", "-b", "-i", "/dev/stdin"], input=script,
-                                encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-                                cwd=self.work, check=False)
-        if result.returncode:
-            raise Failed(failure(result.stdout))
-        return result.stdout
+        return environment
 
-    def script(self, database: Path, statement: str, options: str | None) -> str:
+    def isql(self, script: str, mode: Mode = MODES["off"], **extra: str) -> str:
+        """Runs a script under a mode's library and returns all that it prints."""
+        isql = subprocess.Popen([FIREBIRD / "bin/isql-fb", "-q", "-b", "-i", "/dev/stdin"], encoding="utf-8",
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env=self.environment(mode, **extra), cwd=self.work)
+        with self.recorder(isql.pid) if mode.outside else contextlib.nullcontext():
+            output, _ = isql.communicate(script)
+        if isql.returncode:
+            raise Failed(failure(output))
+        return output
+
+    @contextlib.contextmanager
+    def recorder(self, pid: int):
+        """fbprof record, until that process ends."""
+        while "libfbclient" not in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8"):
+            time.sleep(0.01)
+        recorder = subprocess.Popen([DIST / "bin/fbprof", "record", "--pid", str(pid)], encoding="utf-8",
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    env=self.environment(MODES["off"]))
+        (self.work / "recorder.pid").write_text(str(recorder.pid), encoding="utf-8")
+        try:
+            yield
+        finally:
+            output, _ = recorder.communicate()
+            (self.work / "recorder.pid").unlink()
+        if recorder.returncode:
+            raise Failed(output.strip())
+
+    def script(self, database: Path, statement: str, mode: Mode) -> str:
         start, finish = "", ""
-        if options is not None:
-            start = f"select rdb$profiler.start_session('bench', null, null, null, '{options}') from rdb$database^\n"
+        if mode.profiles:
+            start = (f"select rdb$profiler.start_session('bench', null, null, null, '{mode.options}')"
+                     " from rdb$database^\n")
             finish = "execute procedure rdb$profiler.finish_session(false)^\n"
+        elif mode.passive:
+            start = f"shell sleep 1^\n{THREADS}"
         return (f"connect '{database}';\nset term ^;\n{start}set stats on^\n{statement}^\nset stats off^\n"
-                # While its threads are still there: the shell's parent is isql.
-                f"shell grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat^\n{finish}")
+                f"{THREADS}{finish}")
 
     def refusal(self, mode: Mode) -> str:
         """What the engine says if such a session can't be started."""
         try:
-            self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode.options), mode)
+            if mode.passive:
+                self.calibrate()
+            self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode), mode)
         except Failed as failed:
             return str(failed)
         return ""
+
+    def calibrate(self) -> None:
+        """What passive modes have to know of the engine, learnt once."""
+        if not (self.work / "layouts").exists():
+            (self.work / "layouts").mkdir()
+            done = subprocess.run([DIST / "bin/fbprof", "calibrate", "--quiet", FIREBIRD / "plugins/libEngine13.so"],
+                                  encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env=self.environment(MODES["off"]), check=False)
+            if done.returncode:
+                raise Failed(done.stdout.strip())
 
     def prepare(self, name: str) -> None:
         database = self.work / f"template{name}.fdb"
@@ -155,7 +204,7 @@ class Bench:
         mode = MODES[mode_name]
         database = self.work / "run.fdb"
         shutil.copyfile(self.work / f"template{name}.fdb", database)
-        output = self.isql(self.script(database, TESTS[name].statement, mode.options), mode)
+        output = self.isql(self.script(database, TESTS[name].statement, mode), mode)
         interval = None
         if logs := list(self.work.glob("log/*.fbprof")):
             info = subprocess.run([DIST / "bin/fbprof-dump", "--info", *logs], capture_output=True,
@@ -178,20 +227,25 @@ def elapsed_seconds(output: str) -> float:
     return float(re.search(r"Elapsed time\s*=\s*([0-9.]+)", output).group(1))
 
 
+def times_of(output: str, thread: str) -> list[int]:
+    """Its schedstat, ns on a CPU and ns in the queue for one: since its start, or between two times that it was shown."""
+    shown = [list(map(int, numbers)) for numbers in
+             re.findall(rf"^{thread}/schedstat:(\d+) (\d+)", output, re.MULTILINE)]
+    return shown[0] if len(shown) == 1 else [last - first for first, last in zip(shown[0], shown[-1])]
+
+
 def sampler_seconds(output: str) -> float | None:
-    """CPU time of fbprof's threads, or the floor's, from their schedstat."""
-    threads = re.findall(r"^(/proc/\d+/task/\d+)/comm:(?:fbprof-|floor-)", output, re.MULTILINE)
-    times = [int(re.search(rf"^{thread}/schedstat:(\d+)", output, re.MULTILINE).group(1)) for thread in threads]
-    return sum(times) / 1e9 if times else None
+    """CPU time of fbprof's threads, or the floor's."""
+    threads = set(re.findall(r"^(/proc/\d+/task/\d+)/comm:(?:fbprof|floor-)", output, re.MULTILINE))
+    return sum(times_of(output, thread)[0] for thread in threads) / 1e9 if threads else None
 
 
 def waited(output: str) -> float | None:
-    """Of the main thread, which executes the statements of an embedded engine: their schedstat has ns on a CPU
-    and ns in its queue."""
-    found = re.search(r"^/proc/(\d+)/task/\1/schedstat:(\d+) (\d+)", output, re.MULTILINE)
+    """Of the main thread, which executes the statements of an embedded engine."""
+    found = re.search(r"^(/proc/(\d+)/task/\2)/schedstat:", output, re.MULTILINE)
     if not found:
         return None
-    run, queued = int(found.group(2)), int(found.group(3))
+    run, queued = times_of(output, found.group(1))
     return queued / (run + queued) if run + queued else None
 
 
