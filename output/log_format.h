@@ -37,7 +37,7 @@ struct log_header {
 	uint32_t crc;		 /* CRC-32C of the header's first 3072 bytes with this field zero */
 	int64_t start_realtime;	 /* ns since 1970-01-01 UTC */
 	int64_t start_monotonic; /* ns of CLOCK_MONOTONIC at the same moment */
-	uint32_t pid;
+	uint32_t pid;		 /* of the process that is profiled */
 	uint32_t reserved;
 	char text[3024]; /* "key=value" strings, each ended by NUL; an empty one ends the list */
 
@@ -102,8 +102,9 @@ struct log_block {
 /*
  * Cells of a statement.  The first ones are always there.  A line has a group of cells, a record
  * source two groups one behind the other: opened, fetched.  LOG_REC_LINE and LOG_REC_RECORD_SOURCE
- * tell where they begin.  A group is a single cell in LOG_MODE_SAMPLED, which counts, and otherwise
- * LOG_GROUP_CELLS of them, from a multiple of that on: enum log_group_cell.
+ * tell where they begin.  A group is a single cell in LOG_MODE_SAMPLED, which counts, and in
+ * LOG_MODE_PASSIVE, where it is only a number; otherwise LOG_GROUP_CELLS of them, from a multiple of
+ * that on: enum log_group_cell.
  */
 enum log_fixed_cell {
 	LOG_CELL_FINISHED = 0, /* executions that the engine reported as finished */
@@ -141,7 +142,7 @@ enum log_node_kind {
 #define LOG_NODE_CELL_MASK ((1u << LOG_NODE_CELL_BITS) - 1)
 
 /*
- * A node of the session's call tree; only in LOG_MODE_SAMPLED.  Its times are those sampled with it
+ * A node of the session's call tree; only in LOG_MODE_SAMPLED and LOG_MODE_PASSIVE.  Its times are those sampled with it
  * innermost.
  */
 struct log_node {
@@ -229,7 +230,7 @@ enum log_record_type {
 
 enum log_session_flags {
 	LOG_SESSION_DETAILED = 1, /* DETAILED_REQUESTS: one row for each request */
-	LOG_SESSION_PRELOAD = 2	  /* the engine's clock was ours (LD_PRELOAD) */
+	LOG_SESSION_PRELOAD = 2	  /* recorded under LD_PRELOAD: the engine's clock was ours */
 };
 
 /* How times are known. */
@@ -237,6 +238,7 @@ enum log_mode {
 	LOG_MODE_SAMPLED = 1,  /* the call tree has them */
 	LOG_MODE_COARSE = 2,   /* cells have them, by a clock that moves with the sampler's looks */
 	LOG_MODE_MEASURED = 3, /* cells have them, each event timed */
+	LOG_MODE_PASSIVE = 4,  /* the call tree has them; nothing is counted */
 };
 
 enum log_request_flags {

@@ -220,6 +220,11 @@ static char *add_text(char *place, char *end, const char *key, const char *value
 	return size >= 0 && size < end - place - 1 ? place + size + 1 : place;
 }
 
+static pid_t profiled(const struct log_options *options)
+{
+	return options->pid ? options->pid : getpid();
+}
+
 static void fill_header(struct log_header *header, const struct log_options *options)
 {
 	struct timespec realtime, monotonic;
@@ -236,7 +241,7 @@ static void fill_header(struct log_header *header, const struct log_options *opt
 	header->chunk_size = LOG_CHUNK_SIZE;
 	header->start_realtime = realtime.tv_sec * 1000000000LL + realtime.tv_nsec;
 	header->start_monotonic = monotonic.tv_sec * 1000000000LL + monotonic.tv_nsec;
-	header->pid = (uint32_t)getpid();
+	header->pid = (uint32_t)profiled(options);
 	place = add_text(place, end, "fbprof", PACKAGE_VERSION);
 	place = add_text(place, end, "program", options->program);
 	place = add_text(place, end, "host", host);
@@ -360,6 +365,11 @@ static void retire_file(struct log *log)
 	log->file.path[0] = 0;
 }
 
+static bool is_grown(const struct log *log)
+{
+	return log->file.size > log->max_bytes / (FILES_KEPT + 1);
+}
+
 /*
  * Opens the file that this process used before, unless it has grown to its share or somebody has
  * taken it away meanwhile.
@@ -368,7 +378,7 @@ static bool reopen_file(struct log *log)
 {
 	struct stat status;
 
-	if (!*log->file.path || log->stopped || log->file.size > log->max_bytes / (FILES_KEPT + 1))
+	if (!*log->file.path || log->stopped || is_grown(log))
 		return false;
 	log->fd = open(log->file.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (log->fd < 0)
@@ -420,14 +430,14 @@ static bool create_file(struct log *log, const struct log_options *options, char
 	gmtime_r(&now, &utc);
 	strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &utc);
 	copy_program(program, options->program);
-	snprintf(name, sizeof(name), "%s.%d.%s.fbprof", program, (int)getpid(), when);
+	snprintf(name, sizeof(name), "%s.%d.%s.fbprof", program, (int)profiled(options), when);
 	for (unsigned attempt = 2; attempt < 100; attempt++) {
 		log->fd = openat(directory_fd, name,
 				 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (log->fd >= 0 || errno != EEXIST)
 			break;
-		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)getpid(), when,
-			 attempt);
+		snprintf(name, sizeof(name), "%s.%d.%s.%u.fbprof", program, (int)profiled(options),
+			 when, attempt);
 	}
 	if (log->fd < 0) {
 		problem = errno;
@@ -512,6 +522,16 @@ void log_forget(struct log *log)
 	log->users = 0;
 	log->file.path[0] = 0;
 	log->old_count = 0;
+}
+
+bool log_is_grown(struct log *log)
+{
+	bool grown;
+
+	log_lock(log);
+	grown = is_grown(log);
+	log_unlock(log);
+	return grown;
 }
 
 uint32_t log_new_session(struct log *log)

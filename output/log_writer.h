@@ -12,12 +12,14 @@
 #include "log_format.h"
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct log;
 
 struct log_options {
 	const char *directory; /* FBPROF_DIR; NULL or empty: /var/log/fbprof, else a private one */
 	const char *program;   /* for the file's name */
+	pid_t pid;	       /* of the process that is profiled; 0: this one */
 	const char *clock;     /* what times are measured with, for the header */
 	uint64_t max_bytes;    /* FBPROF_MAX_BYTES; 0: the default, 1 GiB */
 	/* Called at most once a file, by whatever thread found out, when recording had to stop. */
@@ -40,6 +42,9 @@ void log_release(struct log *log);
 
 /* The path of the file that is, or was last, written; "" if there was none. */
 const char *log_path(const struct log *log);
+
+/* Whether the file has grown to its share of the quota: the next one to open it alone gets a new one. */
+bool log_is_grown(struct log *log);
 
 /* A number for a new session, from 1 in each file. */
 uint32_t log_new_session(struct log *log);

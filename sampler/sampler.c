@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "sampler.h"
 #include "abandoned.h"
+#include "pace.h"
 #include "tick_clock.h"
 
 #include <errno.h>
@@ -287,33 +288,7 @@ static uint64_t sleep_idle(void)
 	return roused ? roused : now();
 }
 
-/* xorshift64*: irregular enough not to march in step with the program that is sampled. */
-static uint64_t random_next(uint64_t *state)
-{
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return *state * 0x2545f4914f6cdd1dull;
-}
-
-/* Uniform between 0 and `limit`. */
-static uint64_t random_below(uint64_t *state, uint64_t limit)
-{
-	return (uint64_t)(((unsigned __int128)random_next(state) * limit) >> 64);
-}
-
 /* ---- Keeping within the share ---- */
-
-/* How much longer than wanted intervals are, in 1/1024. */
-#define PACE_UNIT 1024u
-
-/* Long enough for some looks, and for the kernel's accounting to be true. */
-#define PACE_WINDOW 10000000u
-
-struct pace {
-	uint64_t wall, cpu; /* when it was reckoned last; 0: begin anew */
-	uint64_t stretch;
-};
 
 static unsigned share = SAMPLER_SHARE_DEFAULT; /* under `lifecycle` while the thread doesn't run */
 
@@ -325,48 +300,9 @@ void sampler_set_share(unsigned percent)
 	pthread_mutex_unlock(&lifecycle);
 }
 
-static uint64_t own_cpu_time(void)
-{
-	struct timespec time;
-
-	return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) ? 0 : ns_of(&time);
-}
-
-/*
- * What a look takes depends on the machine (on a guest, 15 µs for being woken alone) and on how many
- * attachments are busy, so it is measured: a quarter of the way, at each step, to the interval at
- * which the last looks would have kept within the share.
- */
-static void keep_pace(struct pace *pace, uint64_t time)
-{
-	uint64_t cpu, wanted;
-
-	if (pace->wall && time - pace->wall < PACE_WINDOW)
-		return;
-	cpu = own_cpu_time();
-	if (pace->wall) {
-		wanted = pace->stretch * (cpu - pace->cpu) * 100 / ((time - pace->wall) * share);
-		pace->stretch = (3 * pace->stretch + wanted) / 4;
-		if (pace->stretch < PACE_UNIT)
-			pace->stretch = PACE_UNIT;
-		if (pace->stretch > PACE_UNIT * SAMPLER_INTERVAL_MAX / SAMPLER_INTERVAL_MIN)
-			pace->stretch = PACE_UNIT * SAMPLER_INTERVAL_MAX / SAMPLER_INTERVAL_MIN;
-	}
-	pace->wall = time;
-	pace->cpu = cpu;
-}
-
-/* Noticeably longer intervals than wanted. */
-static bool is_stretched(const struct pace *pace)
-{
-	return pace->stretch > PACE_UNIT + PACE_UNIT / 8;
-}
-
 static uint64_t next_interval(const struct pace *pace)
 {
-	uint64_t interval = shortest_interval() * pace->stretch / PACE_UNIT;
-
-	return interval < SAMPLER_INTERVAL_MAX ? interval : SAMPLER_INTERVAL_MAX;
+	return pace_interval(pace, shortest_interval());
 }
 
 /* ---- The thread ---- */
@@ -385,38 +321,27 @@ static void sleep_until(uint64_t deadline, uint32_t seen)
  * that is shorter than an interval is seen with the right probability and charged, on average, what
  * it took.  Returns the time of the look that would have come before.
  */
-static uint64_t begin_series(uint64_t from, uint64_t interval, uint64_t *deadline, uint64_t *random)
+static uint64_t begin_series(struct pace *pace, uint64_t from, uint64_t *deadline)
 {
-	uint64_t delay = random_below(random, interval), late = now() - from;
+	uint64_t interval = next_interval(pace), late = now() - from;
+	uint64_t delay = pace_random(pace, interval);
 
 	*deadline = monotonic_now() + (delay > late ? delay - late : 0);
 	return from + delay - interval;
 }
 
-/*
- * The next look comes on average one interval after the one that was planned before: between half
- * and one and a half.  A sampler that is late does not run after the looks that it missed.
- */
-static void continue_series(uint64_t interval, uint64_t *deadline, uint64_t *random)
-{
-	uint64_t time = monotonic_now();
-
-	*deadline += interval / 2 + random_below(random, interval);
-	if (*deadline < time || *deadline > time + 2 * interval)
-		*deadline = time + interval / 4;
-}
-
 static void *run(void *unused)
 {
-	uint64_t random = now() | 1, last_busy = now(), checked = last_busy, deadline;
-	struct pace pace = { .stretch = PACE_UNIT };
-	uint64_t last = begin_series(last_busy, next_interval(&pace), &deadline, &random);
+	uint64_t last_busy = now(), checked = last_busy, last, deadline;
+	struct pace pace;
 
 	(void)unused;
 	sampler_at_work = true;
 	/* The default slack of 50 us would turn 100 us into 150. */
 	prctl(PR_SET_TIMERSLACK, 1ul);
 	prctl(PR_SET_NAME, "fbprof-sampler");
+	pace_init(&pace, last_busy, share, SAMPLER_INTERVAL_MAX);
+	last = begin_series(&pace, last_busy, &deadline);
 
 	for (;;) {
 		uint32_t seen = atomic_load(&changes);
@@ -427,21 +352,21 @@ static void *run(void *unused)
 		sleep_until(deadline, seen);
 		publish_clock();
 		time = now();
-		if (sample_all(time, time > last ? time - last : 0, is_stretched(&pace)))
+		if (sample_all(time, time > last ? time - last : 0, pace_is_stretched(&pace)))
 			last_busy = time;
 		last = time;
 		if (time - checked > CLOCK_CHECK_INTERVAL) {
 			tick_clock_check();
 			checked = time;
 		}
-		keep_pace(&pace, time);
+		pace_keep(&pace, time);
 		if (time - last_busy <= IDLE_BEFORE_SLEEP) {
-			continue_series(next_interval(&pace), &deadline, &random);
+			pace_next(&pace, next_interval(&pace), monotonic_now(), &deadline);
 		} else {
 			last_busy = sleep_idle();
 			publish_clock();
-			pace.wall = 0;
-			last = begin_series(last_busy, next_interval(&pace), &deadline, &random);
+			pace_pause(&pace);
+			last = begin_series(&pace, last_busy, &deadline);
 		}
 	}
 	atomic_store_explicit(&sampler_clock, 0, memory_order_relaxed);

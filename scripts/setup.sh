@@ -5,19 +5,24 @@
 
 # shellcheck disable=SC2154 # REPO, BUILD, CACHE and VENV are set by ./run
 FB_VERSION=5.0.4
-FB_WHEEL=firebird_embedded-5.0.4.4-py3-none-manylinux_2_17_x86_64.whl
-FB_WHEEL_PACKAGE=firebird-embedded==5.0.4.4
-FB_WHEEL_SHA256=4112cf5c25cea05d39d4f51c8ac54e0341d341b2099e8b2592a65e80a00463e4
+
+# Firebird version, version of its package firebird-embedded, SHA-256 of the wheel. The first is what tests run with; the
+# older ones, which have no profiler, are for passive mode.
+FB_RUNTIMES=(
+	"$FB_VERSION 5.0.4.4 4112cf5c25cea05d39d4f51c8ac54e0341d341b2099e8b2592a65e80a00463e4"
+	"4.0.7 4.0.7.4 84f9102547e9a605ba15dfe3b5d2b7fed9edc8042ebddb68b8624a2cce0ef8a0"
+	"3.0.14 3.0.14.4 c60514b834578f0fb035f57750e49fa5b9f73edabca02ff0e3852cc2ea4ae85c"
+)
 FB_DEB_VERSION=3.0.11.33637.ds4-2+deb12u1
 FB_SERVER_SHA256=a57a02deb16b3e3524fa88376a2cd0e2f1cdccdb37af67e9885d3a47e7001365
 FB_UTILS_SHA256=40145999492fb323d3cd57d97a3e01383afd6b1f5821f29c359f8a8bc90d8cad
 
-# libtommath1 and libedit2 are what the runtime and isql-fb link to; the engine loads ICU (libicu72) by itself,
-# for time zones and UTF-8 collations.
+# libtommath1 and libedit2 are what the runtime and isql-fb link to, libncurses5 what Firebird 3's does; the engine
+# loads ICU (libicu72) by itself, for time zones and UTF-8 collations.
 DEBIAN_PACKAGES=(
 	build-essential autoconf automake libtool pkg-config
-	libglib2.0-dev libunwind-dev check
-	libtommath1 libedit2 libicu72
+	libglib2.0-dev libncurses-dev libunwind-dev check
+	libtommath1 libedit2 libicu72 libncurses5
 	python3 python3-venv unzip ca-certificates valgrind
 )
 
@@ -27,7 +32,11 @@ setup_all() {
 	rm -rf "$CACHE"/.download.* "$BUILD"/firebird/.new.* # left by a run that was interrupted
 	setup_debian_packages
 	setup_venv
-	setup_runtime
+	local runtime
+	for runtime in "${FB_RUNTIMES[@]}"; do
+		# shellcheck disable=SC2086 # three words
+		setup_runtime $runtime
+	done
 	setup_python_packages
 }
 
@@ -120,27 +129,30 @@ cached_deb() {
 	cached "$file" "$2" apt_download "$package=$FB_DEB_VERSION"
 }
 
-# The official 5.0.4 binaries as PyPI packages them; isql and the server from Debian's 3.0, thin programs that
-# run whatever engine their libfbclient brings.
+# setup_runtime VERSION PACKAGE-VERSION SHA256: the official binaries as PyPI packages them; isql and the server from
+# Debian's 3.0, thin programs that run whatever engine their libfbclient brings.
 setup_runtime() {
-	local runtime=$BUILD/firebird/$FB_VERSION new
-	local pins="$FB_WHEEL_SHA256 $FB_SERVER_SHA256 $FB_UTILS_SHA256"
+	local version=$1 package=$2 sha256=$3 new
+	local runtime=$BUILD/firebird/$version wheel=firebird_embedded-$2-py3-none-manylinux_2_17_x86_64.whl
+	local pins="$sha256 $FB_SERVER_SHA256 $FB_UTILS_SHA256"
 	[[ $(cat "$runtime/.complete" 2>/dev/null) != "$pins" ]] || return 0
-	cached "$FB_WHEEL" "$FB_WHEEL_SHA256" pip_quiet download --no-deps --only-binary :all: -d . "$FB_WHEEL_PACKAGE"
+	cached "$wheel" "$sha256" pip_quiet download --no-deps --only-binary :all: -d . "firebird-embedded==$package"
 	cached_deb firebird3.0-server "$FB_SERVER_SHA256"
 	cached_deb firebird3.0-utils "$FB_UTILS_SHA256"
 	mkdir -p "$BUILD/firebird"
 	new=$(mktemp -d "$BUILD/firebird/.new.XXXXXX")
-	step runtime "laying out the Firebird $FB_VERSION runtime in $(short "$runtime")" lay_out_runtime "$new"
+	step runtime "laying out the Firebird $version runtime in $(short "$runtime")" \
+		lay_out_runtime "$new" "$wheel" "$sha256"
 	printf '%s\n' "$pins" >"$new/runtime/.complete"
 	rm -rf "$runtime"
 	mv -T "$new/runtime" "$runtime"
 	rm -rf "$new"
 }
 
+# Firebird 3 and 4 were linked to a libtommath of another name, which Debian's serves as well.
 lay_out_runtime() {
-	local new=$1 file
-	for file in "$FB_WHEEL:$FB_WHEEL_SHA256" \
+	local new=$1 wheel=$2 sha256=$3 file tommath
+	for file in "$wheel:$sha256" \
 		"firebird3.0-server_${FB_DEB_VERSION}_amd64.deb:$FB_SERVER_SHA256" \
 		"firebird3.0-utils_${FB_DEB_VERSION}_amd64.deb:$FB_UTILS_SHA256"; do
 		[[ $(sha256_of "$CACHE/${file%:*}") == "${file##*:}" ]] || {
@@ -148,11 +160,16 @@ lay_out_runtime() {
 			return 1
 		}
 	done
-	unzip -q "$CACHE/$FB_WHEEL" 'firebird/embedded/runtime/*' -d "$new/wheel" &&
+	tommath=$(dpkg -L libtommath1 | grep '/libtommath\.so\.1$') || {
+		echo "libtommath.so.1 not found: install the Debian package libtommath1"
+		return 1
+	}
+	unzip -q "$CACHE/$wheel" 'firebird/embedded/runtime/*' -d "$new/wheel" &&
 		dpkg -x "$CACHE/firebird3.0-server_${FB_DEB_VERSION}_amd64.deb" "$new/deb" &&
 		dpkg -x "$CACHE/firebird3.0-utils_${FB_DEB_VERSION}_amd64.deb" "$new/deb" &&
 		mv -T "$new/wheel/firebird/embedded/runtime" "$new/runtime" &&
 		ln -s libfbclient.so.2 "$new/runtime/libfbclient.so" &&
+		ln -s "$tommath" "$new/runtime/libtommath.so.0" &&
 		mkdir "$new/runtime/bin" &&
 		mv "$new/deb/usr/bin/isql-fb" "$new/deb/usr/sbin/firebird" "$new/runtime/bin/" &&
 		chmod -R u+rwX,go+rX "$new/runtime" &&

@@ -202,7 +202,7 @@ void on_request_finish(struct fb_profiler_session *interface, struct fb_status *
 		       struct fb_profiler_stats *stats)
 {
 	struct session *session = session_of(interface);
-	struct request *request = table_get(&session->requests, request_id);
+	struct request *request = id_table_get(&session->requests, request_id);
 	int error = errno;
 
 	(void)status;

@@ -2,6 +2,7 @@
  * The option parser: see options.h.  A new option is a row of the table at the end and its function.
  */
 #include "options.h"
+#include "../passive/recorder.h"
 #include "../sampler/sampler.h"
 
 #include <errno.h>
@@ -21,6 +22,7 @@ void options_init(struct options *options)
 {
 	*options = (struct options){ .mode = MODE_DEFAULT,
 				     .interval = SAMPLER_INTERVAL_DEFAULT,
+				     .passive_interval = RECORDER_INTERVAL_DEFAULT,
 				     .sql_text = SQL_TEXT_FULL,
 				     .clock = TICK_CLOCK_AUTO };
 }
@@ -52,6 +54,8 @@ static bool set_interval(struct options *options, const char *value)
 			     number > SAMPLER_INTERVAL_MAX / NS_PER_US)))
 		return false;
 	options->interval = number * NS_PER_US;
+	if (number)
+		options->passive_interval = options->interval;
 	if (!number) {
 		options->mode = LOG_MODE_MEASURED;
 		options->stock = false;
@@ -75,9 +79,10 @@ static bool set_mode(struct options *options, const char *value)
 	int found = find_name(value, names, sizeof(names) / sizeof(*names));
 
 	options->stock = value && !strcasecmp(value, "CLOCK");
-	if (found < 0 && !options->stock)
+	options->passive = value && !strcasecmp(value, "PASSIVE");
+	if (found < 0 && !options->stock && !options->passive)
 		return false;
-	options->mode = options->stock ? MODE_DEFAULT : (enum log_mode)found;
+	options->mode = found < 0 ? MODE_DEFAULT : (enum log_mode)found;
 	if (options->mode == LOG_MODE_MEASURED)
 		options->interval = 0;
 	else if (!options->interval)
@@ -117,7 +122,7 @@ static const struct {
 	{ "SAMPLING_INTERVAL", set_interval,
 	  "a number of microseconds from 50 to 1000000, or 0 for MODE=MEASURED" },
 	{ "DETAILED_REQUESTS", set_detailed, "no value" },
-	{ "MODE", set_mode, "SAMPLED, COARSE, MEASURED or CLOCK" },
+	{ "MODE", set_mode, "SAMPLED, COARSE, MEASURED, CLOCK or PASSIVE" },
 	{ "SQL_TEXT", set_sql_text, "FULL, HASH or OFF" },
 	{ "CLOCK", set_clock, "AUTO, TSC or SYSTEM" },
 };

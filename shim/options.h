@@ -6,23 +6,20 @@
 #define FBPROF_OPTIONS_H
 
 #include "../output/log_format.h"
+#include "../output/sql_text.h"
 #include "../sampler/tick_clock.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum sql_text {
-	SQL_TEXT_FULL,
-	SQL_TEXT_HASH, /* only a fingerprint: the text may hold secrets */
-	SQL_TEXT_OFF
-};
-
 struct options {
 	enum log_mode mode; /* MODE; SAMPLING_INTERVAL=0 is another word for MEASURED */
 	uint64_t interval;  /* SAMPLING_INTERVAL in ns; 0 if measured */
 	bool stock; /* MODE=CLOCK: the stock profiler under our clock; `mode` doesn't count then */
-	bool detailed; /* DETAILED_REQUESTS */
+	bool passive; /* MODE=PASSIVE: the process is recorded, whoever has a session */
+	uint64_t passive_interval; /* SAMPLING_INTERVAL if given, else passive mode's default */
+	bool detailed;		   /* DETAILED_REQUESTS */
 	enum sql_text sql_text;
 	enum tick_clock_choice clock; /* CLOCK: what to measure with */
 };

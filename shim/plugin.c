@@ -213,8 +213,19 @@ static struct fb_profiler_session *start_session(struct fb_profiler_plugin *inte
 	size_t prefix = strlen(error);
 
 	options_init(&options);
-	if (!options_parse(&options, "FBPROF_OPTIONS", getenv("FBPROF_OPTIONS"), error) ||
-	    !options_parse(&options, "PLUGIN_OPTIONS", options_text, error)) {
+	if (!options_parse(&options, "FBPROF_OPTIONS", getenv("FBPROF_OPTIONS"), error)) {
+		set_error(status, error);
+		return NULL;
+	}
+	options.passive = false; /* of the process: whoever starts a session gets one beside it */
+	if (!options_parse(&options, "PLUGIN_OPTIONS", options_text, error)) {
+		set_error(status, error);
+		return NULL;
+	}
+	if (options.passive) {
+		snprintf(error + prefix, sizeof(error) - prefix,
+			 "option MODE=PASSIVE in PLUGIN_OPTIONS: it is for FBPROF_OPTIONS in the "
+			 "server's environment, as it needs no session");
 		set_error(status, error);
 		return NULL;
 	}

@@ -96,8 +96,8 @@ static void enter_stack(struct session *session, struct request *request)
 		}
 		caller->above = above;
 		above = caller;
-		caller =
-			caller->caller_id ? table_get(&session->requests, caller->caller_id) : NULL;
+		caller = caller->caller_id ? id_table_get(&session->requests, caller->caller_id) :
+					     NULL;
 	}
 	if (caller)
 		drop_above(session, caller);
@@ -110,7 +110,7 @@ static void enter_stack(struct session *session, struct request *request)
 struct request *position_enter(struct session *session, int64_t statement_id, int64_t request_id)
 {
 	int error = errno;
-	struct request *request = table_get(&session->requests, request_id);
+	struct request *request = id_table_get(&session->requests, request_id);
 
 	clock_own_work_is_unusual(session->stack);
 	if (!request)

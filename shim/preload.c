@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE
 #include "clock.h"
+#include "passive.h"
 #include "stock.h"
 
 #include <dlfcn.h>
@@ -72,6 +73,17 @@ static bool is_profiler_module(const char *file)
 	return !name[16] || !strcmp(name + 16, ".so");
 }
 
+/* "…/libEngine13.so", and of whatever version. */
+static bool is_engine_module(const char *file)
+{
+	const char *name = strrchr(file, '/');
+
+	name = name ? name + 1 : file;
+	if (!strncmp(name, "lib", 3))
+		name += 3;
+	return !strncmp(name, "Engine", 6);
+}
+
 /* A handle for this library, counted like any other; NULL if it can't be had. */
 static void *own_handle(int mode)
 {
@@ -97,6 +109,8 @@ EXPORT void *dlopen(const char *file, int mode)
 			return handle;
 		}
 	}
+	if (__builtin_expect(file && is_engine_module(file), 0))
+		passive_engine_loads();
 	return open(file, mode);
 }
 

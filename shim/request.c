@@ -32,7 +32,7 @@ static struct request *request_new(struct session *session, int64_t id, struct s
 		head->caller_statement_id = head->caller_request_id = 0;
 	}
 	if (!counters_grow(request->counters, session->stream.log, head, 0) ||
-	    !table_put(&session->requests, id, request)) {
+	    !id_table_put(&session->requests, id, request)) {
 		counters_release(&request->own_counters, session->stream.log);
 		free(request);
 		return NULL;
@@ -70,7 +70,7 @@ struct request *request_start(struct session *session, int64_t statement_id, int
 {
 	struct log_block head; /* only what request_new() and counters_grow() look at */
 	struct statement *statement;
-	struct request *request = table_get(&session->requests, id);
+	struct request *request = id_table_get(&session->requests, id);
 
 	if (request)
 		return request;
@@ -136,7 +136,7 @@ void request_finish(struct session *session, struct request *request, int64_t ti
 	bool stays = false;
 
 	position_leave(session, request);
-	table_remove(&session->requests, request->id);
+	id_table_remove(&session->requests, request->id);
 	if (session->options.mode != LOG_MODE_SAMPLED)
 		add_to_cell(cell_at(request->counters, LOG_CELL_ELAPSED), (uint64_t)elapsed);
 	else if (!request->was_on_stack)

@@ -3,11 +3,12 @@
  */
 #define _GNU_SOURCE
 #include "../output/log_put.h"
+#include "environment.h"
 #include "event_cost.h"
 #include "notice.h"
+#include "passive.h"
 #include "session_private.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,8 @@ static struct {
 
 uint64_t attachment_key(const struct attachment_info *attachment)
 {
-	return (fingerprint(attachment->database) ^ (uint64_t)attachment->id) * 0x9e3779b97f4a7c15u;
+	return (sql_text_fingerprint(attachment->database) ^ (uint64_t)attachment->id) *
+	       0x9e3779b97f4a7c15u;
 }
 
 /* Takes the attachment's out, and those that are over; 0: it has none. */
@@ -180,8 +182,8 @@ static void free_statement(void *context, void *statement)
 
 static void session_free(struct session *session)
 {
-	table_free(&session->requests, free_request, session);
-	table_free(&session->statements, free_statement, session);
+	id_table_free(&session->requests, free_request, session);
+	id_table_free(&session->statements, free_statement, session);
 	while (session->free_requests) {
 		struct request *request = session->free_requests;
 
@@ -239,6 +241,7 @@ static void after_fork_in_child(void)
 	log_forget(log_get());
 	sampler_forget();
 	frame_stack_forget();
+	passive_forget();
 	notice_forget();
 	log_unlock(log_get());
 	sampler_unlock();
@@ -307,76 +310,19 @@ static bool put_session_start(struct session *session, const struct attachment_i
 	return true;
 }
 
-/* Less is not worth while: the first file takes a quarter of that. */
-#define MAX_BYTES_MIN (1024 * 1024u)
-
-/* FBPROF_MAX_BYTES: a number of bytes, or with K, M or G behind it of 1024 times as many each. */
-static bool read_max_bytes(uint64_t *bytes, char *error, size_t error_size)
-{
-	static const char units[] = "KMG";
-	const char *text = secure_getenv("FBPROF_MAX_BYTES"), *unit;
-	unsigned long long number;
-	char *end;
-	unsigned shift = 0;
-
-	*bytes = 0;
-	if (!text || !*text)
-		return true;
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
-	if (unit && !end[1]) {
-		shift = 10 * (unsigned)(unit - units + 1);
-		end++;
-	}
-	if (errno || *end || *text < '0' || *text > '9' || number > UINT64_MAX >> shift ||
-	    number << shift < MAX_BYTES_MIN) {
-		snprintf(
-			error, error_size,
-			"FBPROF_MAX_BYTES=%.40s: allowed is a number of bytes from 1M on, K, M or G behind it multiply",
-			text);
-		return false;
-	}
-	*bytes = number << shift;
-	return true;
-}
-
-/* FBPROF_SAMPLER_SHARE: what the sampler may use of a CPU, in percent. */
-static bool read_sampler_share(char *error, size_t error_size)
-{
-	const char *text = secure_getenv("FBPROF_SAMPLER_SHARE");
-	unsigned long share = SAMPLER_SHARE_DEFAULT;
-	char *end;
-
-	if (text && *text) {
-		share = strtoul(text, &end, 10);
-		if (*text < '0' || *text > '9' || *end || share < 1 || share > 100) {
-			snprintf(
-				error, error_size,
-				"FBPROF_SAMPLER_SHARE=%.40s: allowed is a number of percent from 1 to 100",
-				text);
-			return false;
-		}
-	}
-	sampler_set_share((unsigned)share);
-	return true;
-}
-
 static bool start_recording(struct session *session, const struct attachment_info *attachment,
 			    const char *options_text, const char *description, int64_t start_time,
 			    char *error, size_t error_size)
 {
-	struct log_options log_options = {
-		.directory = secure_getenv("FBPROF_DIR"),
-		.program = program_invocation_short_name,
-		.clock = clock_is_ours ? "CLOCK_MONOTONIC_RAW, ours" : "CLOCK_MONOTONIC_RAW",
-		.on_stop = notice,
-	};
+	struct log_options log_options;
 	struct log *log = log_get();
+	unsigned share;
 
-	if (!read_max_bytes(&log_options.max_bytes, error, error_size) ||
-	    !read_sampler_share(error, error_size) ||
-	    !log_acquire(log, &log_options, error, error_size))
+	if (!environment_log_options(&log_options, error, error_size) ||
+	    !environment_sampler_share(&share, error, error_size))
+		return false;
+	sampler_set_share(share);
+	if (!log_acquire(log, &log_options, error, error_size))
 		return false;
 	log_stream_open(&session->stream, log, log_new_session(log));
 	session->totals_block = log_block_new(log);
@@ -424,6 +370,7 @@ static const struct fb_profiler_session_vtable *vtable_of(enum log_mode mode)
 	case LOG_MODE_MEASURED:
 		return &measured_vtable;
 	case LOG_MODE_SAMPLED:
+	case LOG_MODE_PASSIVE: /* is no session's mode */
 		break;
 	}
 	return &sampled_vtable;
@@ -436,6 +383,7 @@ static void set_clock_mode(struct session *session)
 
 	switch (session->options.mode) {
 	case LOG_MODE_SAMPLED:
+	case LOG_MODE_PASSIVE: /* is no session's mode */
 		stack->clock_mode = CLOCK_SAMPLED;
 		stack->bare_depth = session->options.detailed ? 2 : 1;
 		break;
@@ -474,8 +422,8 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 		session->id = new_id();
 		session->stack = frame_stack_new();
 		session->owner = malloc(FRAME_STACK_ROOM * sizeof(struct request *));
-		ready = session->stack && session->owner && table_init(&session->statements) &&
-			table_init(&session->requests);
+		ready = session->stack && session->owner && id_table_init(&session->statements) &&
+			id_table_init(&session->requests);
 	}
 	if (!ready) {
 		snprintf(error, error_size, "out of memory");

@@ -10,11 +10,11 @@
 #ifndef FBPROF_SESSION_PRIVATE_H
 #define FBPROF_SESSION_PRIVATE_H
 
+#include "../sampler/id_table.h"
 #include "clock.h"
 #include "counters.h"
 #include "session.h"
 #include "spans.h"
-#include "table.h"
 
 #include <errno.h>
 
@@ -87,7 +87,7 @@ struct session {
 	struct frame_stack *stack;
 	struct request **owner; /* of each frame on the stack */
 
-	struct table statements, requests; /* by id */
+	struct id_table statements, requests; /* by id */
 	struct request *free_requests;
 	uint32_t last_statement, last_text;
 	uint32_t lines_left;  /* by the outermost request, see FRAME_CELL_BETWEEN */
@@ -187,9 +187,6 @@ void statement_free(struct statement *statement);
 
 /* The line with this key, given a cell if it is new.  NULL: the session has stepped aside. */
 struct line *line_search(struct session *session, struct statement *statement, uint64_t key);
-
-/* FNV-1a. */
-uint64_t fingerprint(const char *text);
 
 /* The line that was executed after the last one before is the one that comes now, nearly always. */
 static hot_inline struct line *line_find(struct session *session, struct statement *statement,

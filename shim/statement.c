@@ -24,22 +24,12 @@ static uint32_t put_text(struct session *session, const char *text)
 	return ++session->last_text;
 }
 
-/* FNV-1a. */
-uint64_t fingerprint(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-	return hash;
-}
-
 /* Tells statements apart without showing them. */
 static uint32_t put_fingerprint(struct session *session, const char *text)
 {
 	char hex[32];
 
-	snprintf(hex, sizeof(hex), "hash:%016llx", (unsigned long long)fingerprint(text));
+	snprintf(hex, sizeof(hex), "hash:%016llx", (unsigned long long)sql_text_fingerprint(text));
 	return put_text(session, hex);
 }
 
@@ -82,7 +72,7 @@ static struct statement *statement_new(struct session *session, int64_t id)
 	statement->last_line = statement->lines;
 	counters_init(&statement->counters);
 	if (!statement->lines || statement->index > FRAME_STATEMENT_MAX ||
-	    !table_put(&session->statements, id, statement)) {
+	    !id_table_put(&session->statements, id, statement)) {
 		free(statement->lines);
 		free(statement);
 		return NULL;
@@ -104,7 +94,7 @@ void statement_free(struct statement *statement)
 bool statement_define(struct session *session, int64_t id, int64_t parent_id, const char *type,
 		      const char *schema, const char *package, const char *routine, const char *sql)
 {
-	struct statement *statement = table_get(&session->statements, id);
+	struct statement *statement = id_table_get(&session->statements, id);
 	uint32_t text = 0;
 	uint8_t *place;
 
@@ -135,10 +125,10 @@ bool statement_define(struct session *session, int64_t id, int64_t parent_id, co
 /* An event may speak of a statement that was never defined, if the definition failed. */
 struct statement *statement_find(struct session *session, int64_t id)
 {
-	struct statement *statement = table_get(&session->statements, id);
+	struct statement *statement = id_table_get(&session->statements, id);
 
 	if (!statement && statement_define(session, id, 0, "", NULL, NULL, NULL, NULL))
-		statement = table_get(&session->statements, id);
+		statement = id_table_get(&session->statements, id);
 	return statement;
 }
 

@@ -136,7 +136,7 @@ static struct model *load(struct log_builder *builder)
 
 static void build_definitions(struct log_builder *builder, enum log_mode mode)
 {
-	bool sampled = mode == LOG_MODE_SAMPLED;
+	bool sampled = mode == LOG_MODE_SAMPLED || mode == LOG_MODE_PASSIVE;
 
 	log_builder_session(builder, 1);
 	log_builder_session_of_mode(builder, 3, 0, mode, "a, b");
@@ -151,8 +151,8 @@ static void build_definitions(struct log_builder *builder, enum log_mode mode)
 	log_builder_session_end(builder, LOG_END_FINISHED, 1796031882000000000);
 }
 
-/* Times are in the call tree. */
-static void build_sampled(struct log_builder *builder)
+/* Times are in the call tree; if passive, there is nothing else. */
+static void build_sampled(struct log_builder *builder, enum log_mode mode)
 {
 	const struct log_builder_execution all = {
 		.statement = 1,
@@ -166,9 +166,10 @@ static void build_sampled(struct log_builder *builder)
 	};
 
 	log_builder_totals(builder, 1, 11, 1100);
-	log_builder_counters(builder, 1, &all);
+	if (mode == LOG_MODE_SAMPLED)
+		log_builder_counters(builder, 1, &all);
 	log_builder_nodes(builder, 1, 1, nodes, 3);
-	build_definitions(builder, LOG_MODE_SAMPLED);
+	build_definitions(builder, mode);
 }
 
 /* Times are with the counters.  The record source's CPU time is more than its time. */
@@ -200,8 +201,8 @@ static struct model *load_example(enum log_mode mode)
 	struct log_builder builder;
 
 	log_builder_init(&builder);
-	if (mode == LOG_MODE_SAMPLED)
-		build_sampled(&builder);
+	if (mode == LOG_MODE_SAMPLED || mode == LOG_MODE_PASSIVE)
+		build_sampled(&builder, mode);
 	else
 		build_grouped(&builder, mode);
 	return load(&builder);
@@ -210,7 +211,7 @@ static struct model *load_example(enum log_mode mode)
 static const struct {
 	const char *table, *content;
 	/* The same in other modes, without the line of titles; NULL: it is the same. */
-	const char *coarse, *measured;
+	const char *coarse, *measured, *passive;
 } tables[] = {
 	{ "sessions",
 	  "profile_id,attachment_id,user_name,description,start_timestamp,finish_timestamp,"
@@ -223,28 +224,31 @@ static const struct {
 	  "employee.fdb,coarse,100000,,,5.0.4,nowhere,x.fbprof,finished,"
 	  "1000,2500,0,3000,100,0,1\r\n",
 	  "3,12,SYSDBA,\"a, b\",2026-11-30T09:44:41.1234Z,2026-11-30T09:44:42.0000Z,"
-	  "employee.fdb,measured,0,,,5.0.4,nowhere,x.fbprof,finished,,,,,,,\r\n" },
+	  "employee.fdb,measured,0,,,5.0.4,nowhere,x.fbprof,finished,,,,,,,\r\n",
+	  "3,12,SYSDBA,\"a, b\",2026-11-30T09:44:41.1234Z,2026-11-30T09:44:42.0000Z,"
+	  "employee.fdb,passive,100000,11,3,5.0.4,nowhere,x.fbprof,finished,,,,,,,1\r\n" },
 	{ "statements",
 	  "profile_id,statement_id,parent_statement_id,statement_type,package_name,routine_name,"
 	  "sql_text,schema_name\r\n"
 	  "3,100,,BLOCK,,,\"execute block\nas begin end\",\r\n",
-	  NULL, NULL },
+	  NULL, NULL, NULL },
 	{ "cursors",
 	  "profile_id,statement_id,cursor_id,name,line_num,column_num\r\n"
 	  "3,100,1,,,\r\n",
-	  NULL, NULL },
+	  NULL, NULL, NULL },
 	{ "record_sources",
 	  "profile_id,statement_id,cursor_id,record_source_id,parent_record_source_id,level,"
 	  "access_path\r\n"
 	  "3,100,1,1,,0,\"-> Table \"\"T\"\" Full Scan\"\r\n",
-	  NULL, NULL },
+	  NULL, NULL, NULL },
 	{ "requests",
 	  "profile_id,statement_id,request_id,caller_statement_id,caller_request_id,"
 	  "start_timestamp,finish_timestamp,total_elapsed_time,self_time,samples,finish_count,"
 	  "raw_total_time,raw_self_time,cpu_time,self_cpu_time,wait_time,self_wait_time\r\n"
 	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1107,100,1,5,1217,110,470,50,740,60\r\n",
 	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1100,100,,5,1200,,500,,600,\r\n",
-	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1100,100,,5,,,,,,\r\n" },
+	  "3,100,0,,,2026-11-30T09:44:41.1234Z,,1100,100,,5,,,,,,\r\n",
+	  "3,100,0,,,,,1100,100,1,,1210,110,470,50,740,60\r\n" },
 	{ "psql_stats",
 	  "profile_id,statement_id,request_id,line_num,column_num,counter,min_elapsed_time,"
 	  "max_elapsed_time,total_elapsed_time,self_time,samples,raw_total_time,raw_self_time,"
@@ -254,7 +258,10 @@ static const struct {
 	  "3,100,0,6,1,9,,,0,0,,0,0,0,0,0,0\r\n"
 	  "3,100,0,7,3,50,,,1000,200,,1100,220,500,120,600,100\r\n",
 	  "3,100,0,6,1,9,0,0,0,0,,,,,,,\r\n"
-	  "3,100,0,7,3,50,4,300,1000,200,,,,,,,\r\n" },
+	  "3,100,0,7,3,50,4,300,1000,200,,,,,,,\r\n",
+	  "3,100,0,6,1,,,,0,0,0,0,0,0,0,0,0\r\n"
+	  "3,100,0,7,3,,,,1000,200,2,1100,220,420,120,680,100\r\n"
+	  "3,100,0,9,1,,,,0,0,0,0,0,0,0,0,0\r\n" },
 	{ "record_source_stats",
 	  "profile_id,statement_id,request_id,cursor_id,record_source_id,open_counter,"
 	  "open_min_elapsed_time,open_max_elapsed_time,open_total_elapsed_time,fetch_counter,"
@@ -264,7 +271,8 @@ static const struct {
 	  "self_wait_time\r\n"
 	  "3,100,0,1,1,0,,,0,500,,,800,0,800,0,8,0,880,0,300,0,580,580\r\n",
 	  "3,100,0,1,1,0,,,0,500,,,800,0,800,,,0,880,0,900,0,0,0\r\n",
-	  "3,100,0,1,1,0,,,0,500,1,7,800,0,800,,,,,,,,,\r\n" },
+	  "3,100,0,1,1,0,,,0,500,1,7,800,0,800,,,,,,,,,\r\n",
+	  "3,100,0,1,1,,,,0,,,,800,0,800,0,8,0,880,0,300,0,580,580\r\n" },
 };
 
 /* A table of a log of any mode. */
@@ -301,6 +309,12 @@ END_TEST
 START_TEST(measured_tables)
 {
 	check_table((unsigned)_i, LOG_MODE_MEASURED, tables[_i].measured);
+}
+END_TEST
+
+START_TEST(passive_tables)
+{
+	check_table((unsigned)_i, LOG_MODE_PASSIVE, tables[_i].passive);
 }
 END_TEST
 
@@ -471,6 +485,7 @@ int main(void)
 	tcase_add_loop_test(csv, sampled_tables, 0, G_N_ELEMENTS(tables));
 	tcase_add_loop_test(csv, coarse_tables, 0, G_N_ELEMENTS(tables));
 	tcase_add_loop_test(csv, measured_tables, 0, G_N_ELEMENTS(tables));
+	tcase_add_loop_test(csv, passive_tables, 0, G_N_ELEMENTS(tables));
 	tcase_add_test(csv, no_cpu_time);
 	tcase_add_test(csv, unknown_table);
 	suite_add_tcase(suite, csv);

@@ -109,7 +109,7 @@ END_TEST
 
 START_TEST(mode)
 {
-	static const char all[] = "SAMPLED, COARSE, MEASURED or CLOCK";
+	static const char all[] = "SAMPLED, COARSE, MEASURED, CLOCK or PASSIVE";
 
 	accept("MODE=COARSE");
 	ck_assert_int_eq(options.mode, LOG_MODE_COARSE);
@@ -207,6 +207,27 @@ START_TEST(the_stock_profiler)
 	ck_assert(options.stock);
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
 	refuse("MODE=CLOCKS", "MODE=CLOCKS", "CLOCK", NULL);
+}
+END_TEST
+
+/* It is the process that is recorded so: sessions are as they would be without it. */
+START_TEST(passive)
+{
+	accept("SAMPLING_INTERVAL=200");
+	ck_assert(!options.passive);
+	ck_assert_uint_eq(options.passive_interval, 200000);
+	options_init(&options);
+	accept("MODE=PASSIVE, SQL_TEXT=OFF");
+	ck_assert(options.passive && !options.stock);
+	ck_assert_uint_eq(options.passive_interval, 1000000);
+	ck_assert_int_eq(options.mode, LOG_MODE_SAMPLED);
+	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
+	accept("SAMPLING_INTERVAL=500");
+	ck_assert(options.passive);
+	ck_assert_uint_eq(options.passive_interval, 500000);
+	accept("MODE=COARSE");
+	ck_assert(!options.passive);
+	refuse("MODE=PASSIVELY", "MODE=PASSIVELY", "PASSIVE", NULL);
 }
 END_TEST
 
@@ -375,6 +396,7 @@ int main(void)
 	tcase_add_test(tcase, mode_and_interval);
 	tcase_add_test(tcase, interval_after_measured);
 	tcase_add_test(tcase, the_stock_profiler);
+	tcase_add_test(tcase, passive);
 	tcase_add_test(tcase, sql_text);
 	tcase_add_test(tcase, clock_to_measure_with);
 	tcase_add_test(tcase, case_does_not_matter);

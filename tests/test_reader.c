@@ -874,7 +874,7 @@ END_TEST
 
 START_TEST(unknown_modes)
 {
-	static const uint64_t modes[] = { 0, 4, UINT64_C(0x100000001), UINT64_MAX };
+	static const uint64_t modes[] = { 0, 5, UINT64_C(0x100000001), UINT64_MAX };
 	struct model *model;
 
 	log_builder_session(&builder, 2);

@@ -108,7 +108,8 @@ static void define(uint32_t session, enum log_mode mode)
 	log_builder_text(&builder, 1, 0, "execute block");
 	log_builder_statement(&builder, 1, 100, "BLOCK", NULL, NULL, 1);
 	log_builder_line(&builder, 1, 7, 3, 8);
-	log_builder_line(&builder, 1, 8, 3, mode == LOG_MODE_SAMPLED ? 9 : 16);
+	log_builder_line(&builder, 1, 8, 3,
+			 mode == LOG_MODE_SAMPLED || mode == LOG_MODE_PASSIVE ? 9 : 16);
 }
 
 START_TEST(sampled)
@@ -205,6 +206,59 @@ START_TEST(measured)
 }
 END_TEST
 
+/* As sampled, but nothing is counted, and there is nothing that profiling costs the server. */
+static void build_passive(uint32_t session)
+{
+	const struct log_builder_node nodes[] = {
+		{ 0, 1, LOG_NODE_REQUEST, 0, 0, 0, 0, 0, 0 },
+		{ 1, 1, LOG_NODE_LINE, 8, 0, 3 * (uint64_t)SECOND, 3000, 0, 3 * (uint64_t)SECOND },
+		{ 1, 1, LOG_NODE_LINE, 9, 0, SECOND, 1000, 0, 0 },
+	};
+	const struct log_session_totals totals = { .samples = 4000,
+						   .sampled_time = 4 * (uint64_t)SECOND,
+						   .wakeups = 4000,
+						   .torn_samples = 2,
+						   .torn_time = 2000000 };
+	struct log_block block = { .kind = LOG_BLOCK_SESSION, .session = session };
+
+	memcpy(block.payload, &totals, sizeof(totals));
+	log_builder_block(&builder, &block);
+	log_builder_nodes(&builder, session, 1, nodes, 3);
+}
+
+START_TEST(passive)
+{
+	build_passive(1);
+	define(1, LOG_MODE_PASSIVE);
+	run(&command_report, NULL);
+	assert_said(", passive every 100.0 µs, from another process\n");
+	assert_said("Sampled   4.000 s in 4000 samples, 2 more were torn\n");
+	assert_said("    %     self     wait    total  samples  line  where\n"
+		    "75.00  3.000 s  0.000 s  3.000 s     3000   7:3  execute block\n"
+		    "25.00  1.000 s  1.000 s  1.000 s     1000   8:3  execute block\n"
+		    " 0.00  0.000 s           4.000 s        0        execute block\n");
+	assert_not_said("Cost");
+	assert_not_said("count");
+	run(&command_dump, "--info");
+	assert_said("  samples      4000 of 4.000 s, 2 torn of 2.000 ms\n");
+	assert_said("  interval     100.0 µs asked for, 1.000 ms reached");
+	assert_not_said("  cost");
+	assert_said("1 requests, 3 call tree nodes");
+}
+END_TEST
+
+/* What counts and what doesn't are one row, whose count is of the former. */
+START_TEST(passive_and_sampled)
+{
+	build_passive(1);
+	build_sampled(2, 3 * (uint64_t)SECOND);
+	define(1, LOG_MODE_PASSIVE);
+	define(2, LOG_MODE_SAMPLED);
+	run(&command_report, NULL);
+	assert_said("75.00  6.000 s  0.000 s  6.000 s    33000   3000   7:3  execute block\n");
+}
+END_TEST
+
 /* The same lines in sessions of several modes are one row each. */
 START_TEST(mixed)
 {
@@ -239,6 +293,8 @@ int main(void)
 	tcase_add_test(tcase, coarse);
 	tcase_add_test(tcase, source_by_line);
 	tcase_add_test(tcase, measured);
+	tcase_add_test(tcase, passive);
+	tcase_add_test(tcase, passive_and_sampled);
 	tcase_add_test(tcase, mixed);
 	suite_add_tcase(suite, tcase);
 

@@ -1,20 +1,20 @@
 /*
  * The table of ids against a simple model, with ids as the engine gives them and as it never would.
  */
-#include "../shim/table.h"
+#include "../sampler/id_table.h"
 
 #include <check.h>
 #include <stdlib.h>
 
 #define MODEL_SIZE 600u
 
-static struct table table;
+static struct id_table table;
 static int64_t ids[MODEL_SIZE];
 static void *values[MODEL_SIZE]; /* NULL: not in the table */
 
 static void set_up(void)
 {
-	ck_assert(table_init(&table));
+	ck_assert(id_table_init(&table));
 }
 
 static void count_value(void *context, void *value)
@@ -27,7 +27,7 @@ static unsigned free_table(void)
 {
 	unsigned count = 0;
 
-	table_free(&table, count_value, &count);
+	id_table_free(&table, count_value, &count);
 	return count;
 }
 
@@ -41,9 +41,9 @@ static uint64_t next_random(uint64_t *state)
 
 START_TEST(empty)
 {
-	ck_assert_ptr_null(table_get(&table, 0));
-	ck_assert_ptr_null(table_get(&table, -1));
-	table_remove(&table, 5);
+	ck_assert_ptr_null(id_table_get(&table, 0));
+	ck_assert_ptr_null(id_table_get(&table, -1));
+	id_table_remove(&table, 5);
 	ck_assert_uint_eq(free_table(), 0);
 	/* Of all zeros, and twice. */
 	ck_assert_uint_eq(free_table(), 0);
@@ -54,12 +54,12 @@ START_TEST(put_replaces)
 {
 	int first, second;
 
-	ck_assert(table_put(&table, 7, &first));
-	ck_assert(table_put(&table, 7, &second));
-	ck_assert_ptr_eq(table_get(&table, 7), &second);
+	ck_assert(id_table_put(&table, 7, &first));
+	ck_assert(id_table_put(&table, 7, &second));
+	ck_assert_ptr_eq(id_table_get(&table, 7), &second);
 	ck_assert_uint_eq(table.count, 1);
-	table_remove(&table, 7);
-	ck_assert_ptr_null(table_get(&table, 7));
+	id_table_remove(&table, 7);
+	ck_assert_ptr_null(id_table_get(&table, 7));
 	ck_assert_uint_eq(free_table(), 0);
 }
 END_TEST
@@ -99,22 +99,22 @@ START_TEST(random_operations)
 		case 1:
 			present += !values[i];
 			values[i] = &ids[number % MODEL_SIZE];
-			ck_assert(table_put(&table, ids[i], values[i]));
+			ck_assert(id_table_put(&table, ids[i], values[i]));
 			break;
 		case 2:
 			present -= !!values[i];
 			values[i] = NULL;
-			table_remove(&table, ids[i]);
+			id_table_remove(&table, ids[i]);
 			break;
 		default:
-			if (table_get(&table, ids[i]) != values[i])
+			if (id_table_get(&table, ids[i]) != values[i])
 				ck_abort_msg("step %u: id %lld is wrong", step, (long long)ids[i]);
 		}
 		if (table.count != present)
 			ck_abort_msg("step %u: %u instead of %u", step, table.count, present);
 		if (step % 1000 == 0) {
 			for (uint32_t k = 0; k < MODEL_SIZE; k++)
-				ck_assert_ptr_eq(table_get(&table, ids[k]), values[k]);
+				ck_assert_ptr_eq(id_table_get(&table, ids[k]), values[k]);
 		}
 	}
 	ck_assert_uint_eq(free_table(), present);
@@ -127,10 +127,10 @@ START_TEST(churn)
 	int value;
 
 	for (int64_t id = 1; id < 1000000; id++) {
-		if (!table_put(&table, id, &value))
+		if (!id_table_put(&table, id, &value))
 			ck_abort_msg("out of memory");
 		if (id > 8)
-			table_remove(&table, id - 8);
+			id_table_remove(&table, id - 8);
 	}
 	ck_assert_uint_eq(table.count, 8);
 	ck_assert_uint_le(table.room, 32);

@@ -142,12 +142,13 @@ static void print_sum(struct sink *sink, const char *name, uint64_t time, const 
 	g_free(number);
 }
 
-static bool has_mode(const struct model *model, enum log_mode mode)
+/* Whether it is so for any session. */
+static bool any(const struct model *model, bool (*is_so)(const struct model_session *session))
 {
 	for (guint i = 0; i < model->sessions->len; i++) {
 		const struct model_session *session = model->sessions->pdata[i];
 
-		if (session->mode == mode)
+		if (is_so(session))
 			return true;
 	}
 	return false;
@@ -167,7 +168,7 @@ static void print_cost(const struct model *model, struct sink *sink)
 
 static void print_sums(const struct model *model, const struct report_rows *rows, struct sink *sink)
 {
-	if (has_mode(model, LOG_MODE_SAMPLED) || !model->sessions->len)
+	if (any(model, model_is_sampled) || !model->sessions->len)
 		print_samples(model, rows, sink);
 	print_sum(sink, "Coarse", rows->coarse_time,
 		  "of lines and record sources, by a clock that moves at the sampling interval");
@@ -244,7 +245,7 @@ enum report_column {
 	COLUMN_WAIT, /* only if a session knows CPU time */
 	COLUMN_TOTAL,
 	COLUMN_SAMPLES, /* only if a session was sampled */
-	COLUMN_COUNT,
+	COLUMN_COUNT,	/* only if a session counts */
 	COLUMN_LINE,
 	COLUMN_WHERE,
 	COLUMNS
@@ -303,7 +304,7 @@ static void add_row(struct report_table *to, const struct report_row *row)
 	add_wait(to, row);
 	add_cell(to, COLUMN_TOTAL, text_time(row->time.total_time, to->total_unit));
 	add_cell(to, COLUMN_SAMPLES, g_strdup_printf("%" PRIu64, row->time.samples));
-	add_cell(to, COLUMN_COUNT, g_strdup_printf("%" PRIu64, row->count));
+	add_cell(to, COLUMN_COUNT, row->counted ? g_strdup_printf("%" PRIu64, row->count) : NULL);
 	add_cell(to, COLUMN_LINE,
 		 row->line ? g_strdup_printf("%" PRIu32 ":%" PRIu32, row->line, row->column) :
 			     NULL);
@@ -339,7 +340,7 @@ static void add_rest(struct report_table *to, const struct report_row *rest, gui
 
 /* Puts the columns that are shown into `columns`; returns how many. */
 static unsigned choose_columns(struct report_table *to, const struct report_rows *rows,
-			       bool with_samples, struct table_column columns[COLUMNS])
+			       const struct model *model, struct table_column columns[COLUMNS])
 {
 	unsigned count = 0;
 
@@ -347,7 +348,8 @@ static unsigned choose_columns(struct report_table *to, const struct report_rows
 		to->shown[i] = true;
 	to->shown[COLUMN_BAR] = to->screen.terminal;
 	to->shown[COLUMN_WAIT] = rows->has_cpu_time;
-	to->shown[COLUMN_SAMPLES] = with_samples;
+	to->shown[COLUMN_SAMPLES] = any(model, model_is_sampled);
+	to->shown[COLUMN_COUNT] = any(model, model_has_counts);
 	for (unsigned i = 0; i < COLUMNS; i++) {
 		if (to->shown[i])
 			columns[count++] = all_columns[i];
@@ -355,13 +357,13 @@ static unsigned choose_columns(struct report_table *to, const struct report_rows
 	return count;
 }
 
-static void print_table(const struct report_rows *rows, bool with_samples, enum report_sort sort,
-			guint limit, struct sink *sink)
+static void print_table(const struct report_rows *rows, const struct model *model,
+			enum report_sort sort, guint limit, struct sink *sink)
 {
 	struct report_table to = { .screen = find_screen(), .all_self_time = rows->self_time };
 	guint shown = limit ? MIN(limit, rows->rows->len) : rows->rows->len;
 	struct table_column columns[COLUMNS];
-	unsigned column_count = choose_columns(&to, rows, with_samples, columns);
+	unsigned column_count = choose_columns(&to, rows, model, columns);
 	struct report_row rest;
 	uint64_t largest_self, largest_total = 0;
 
@@ -423,8 +425,7 @@ static enum command_status report(struct model *model, const struct report_optio
 	sink_open(&sink, STDOUT_FILENO);
 	print_header(model, &rows, &sink);
 	if (rows.rows->len)
-		print_table(&rows, has_mode(model, LOG_MODE_SAMPLED), sort, (guint)options->limit,
-			    &sink);
+		print_table(&rows, model, sort, (guint)options->limit, &sink);
 	else
 		sink_put(&sink, "Nothing was executed in these sessions.\n");
 	report_rows_clear(&rows);

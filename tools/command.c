@@ -25,6 +25,13 @@ void command_init(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+static void (*message_listener)(const char *line);
+
+void command_listen(void (*listener)(const char *line))
+{
+	message_listener = listener;
+}
+
 /* Names and texts in messages come from files: nothing of them may reach the terminal as it is. */
 G_GNUC_PRINTF(2, 0)
 static void say(const char *file, const char *format, va_list arguments, const char *end)
@@ -36,7 +43,10 @@ static void say(const char *file, const char *format, va_list arguments, const c
 	char *valid = g_utf8_make_valid(whole, -1);
 	char *line = text_line(valid);
 
-	fprintf(stderr, "%s\n", line);
+	if (message_listener)
+		message_listener(line);
+	else
+		fprintf(stderr, "%s\n", line);
 	g_free(line);
 	g_free(valid);
 	g_free(whole);
@@ -123,8 +133,10 @@ bool command_parse(const struct command *command, const GOptionEntry *entries, i
 		*status = command_print_version();
 	else if (files && !command->arguments)
 		*status = command_misuse("%s: takes no file", *files);
-	else if (!files && command->arguments)
-		*status = command_misuse("no log given: name a file *.fbprof");
+	else if (!files && command->arguments && *command->arguments != '[')
+		*status = command_misuse("%s", command->missing ?
+						       command->missing :
+						       "no log given: name a file *.fbprof");
 	else
 		go_on = true;
 	g_clear_error(&error);

@@ -20,15 +20,20 @@ enum command_status {
 
 struct command {
 	const char *name;
-	const char *arguments; /* for the usage line; NULL: takes no logs */
+	const char *arguments; /* for the usage line; NULL: takes none; "[LOG]": or none */
+	const char *missing;   /* what to say if there are none; NULL: that of logs */
 	const char *summary;   /* one line for the list of commands */
 	const char *help;      /* below the options in --help; may be NULL */
 	enum command_status (*run)(int argc, char **argv);
 };
 
+extern const struct command command_calibrate;
 extern const struct command command_dump;
+extern const struct command command_passive;
+extern const struct command command_record;
 extern const struct command command_report;
 extern const struct command command_timing;
+extern const struct command command_top;
 
 /* Once, first thing in a main(). */
 void command_init(void);
@@ -37,13 +42,19 @@ void command_init(void);
 enum command_status command_fail(const char *file, const char *format, ...) G_GNUC_PRINTF(2, 3);
 void command_warn(const char *file, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
+/*
+ * While a command has the whole screen, messages go to `listener` instead of standard error, as one
+ * harmless line each; NULL ends that.  It may be called by any thread.
+ */
+void command_listen(void (*listener)(const char *line));
+
 /* Prints what is wrong with the command line and where its help is. */
 enum command_status command_misuse(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
 /*
- * Handles the options, --help and --version among them.  True: go on, with at least one log in
- * `logs`, which is the caller's; of a command that takes none, `logs` may be NULL.  False: return
- * `status`.
+ * Handles the options, --help and --version among them.  True: go on, with the arguments in `logs`,
+ * which is the caller's: at least one, or NULL if they may be left out and were; of a command that takes
+ * none, `logs` may be NULL.  False: return `status`.
  */
 bool command_parse(const struct command *command, const GOptionEntry *entries, int argc,
 		   char **argv, char ***logs, enum command_status *status);

@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_dump,
-	&command_report,
-	&command_timing,
+	&command_calibrate, &command_dump,   &command_passive, &command_record,
+	&command_report,    &command_timing, &command_top,
 };
 
 static enum command_status print_commands(void)

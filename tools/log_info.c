@@ -70,12 +70,15 @@ char *log_info_session(const struct model_session *session)
 
 char *log_info_mode(const struct model_session *session)
 {
+	bool passive = session->mode == LOG_MODE_PASSIVE;
 	char *interval = text_lone_time(session->sampling_interval);
 	char *mode = g_strdup_printf("%s%s%s%s%s", model_session_mode(session),
 				     session->sampling_interval ? " every " : "",
 				     session->sampling_interval ? interval : "",
 				     session->detailed ? ", detailed requests" : "",
-				     session->preloaded ? "" : ", with the engine's own clock");
+				     session->preloaded ? "" :
+				     passive		? ", from another process" :
+							  ", with the engine's own clock");
 
 	g_free(interval);
 	return mode;
@@ -210,7 +213,7 @@ static void print_session(struct model_session *session, struct sink *sink)
 		print_taken(sink, "  ended", text_moment(session->end_time));
 	print_taken(sink, "  mode", log_info_mode(session));
 	print_field(sink, "  options", session->options);
-	if (session->mode == LOG_MODE_SAMPLED)
+	if (model_is_sampled(session))
 		print_sampling(session, sink);
 	print_interval(session, sink);
 	print_taken(sink, "  cost", log_info_cost(&session, 1));

@@ -202,9 +202,20 @@ const char *model_session_mode(const struct model_session *session)
 		[LOG_MODE_SAMPLED] = "sampled",
 		[LOG_MODE_COARSE] = "coarse",
 		[LOG_MODE_MEASURED] = "measured",
+		[LOG_MODE_PASSIVE] = "passive",
 	};
 
 	return names[session->mode];
+}
+
+bool model_is_sampled(const struct model_session *session)
+{
+	return session->mode == LOG_MODE_SAMPLED || session->mode == LOG_MODE_PASSIVE;
+}
+
+bool model_has_counts(const struct model_session *session)
+{
+	return session->mode != LOG_MODE_PASSIVE;
 }
 
 /* ---- Times ---- */
@@ -259,7 +270,7 @@ uint64_t model_request_total_time(const struct model_request *request)
 uint64_t model_request_wait_time(const struct model_request *request)
 {
 	const struct model_time *time = model_count_time(request, model_request_counts(request));
-	bool sampled = request->statement->session->mode == LOG_MODE_SAMPLED;
+	bool sampled = model_is_sampled(request->statement->session);
 
 	return model_wait(time->total_time - (sampled ? 0 : time->self_time), time->total_cost,
 			  time->total_cpu_time);

@@ -90,8 +90,14 @@ enum model_session_end {
 /* "finished" and so on. */
 const char *model_session_end_name(enum model_session_end end);
 
-/* "sampled", "coarse" or "measured". */
+/* "sampled", "coarse", "measured" or "passive". */
 const char *model_session_mode(const struct model_session *session);
+
+/* Whether its times were sampled: they are in the call tree. */
+bool model_is_sampled(const struct model_session *session);
+
+/* Whether it counts what is executed.  If not, all counts are 0 and mean nothing. */
+bool model_has_counts(const struct model_session *session);
 
 struct model_session {
 	struct model_log *log;
@@ -100,7 +106,7 @@ struct model_session {
 	int64_t start_time; /* ns since 1970 UTC, as are all moments here */
 	int64_t end_time;   /* only if the log has it: MODEL_FINISHED and the next ones */
 	enum model_session_end end;
-	enum log_mode mode; /* but for sampled there is no call tree */
+	enum log_mode mode;
 	bool has_cpu_time;
 	bool detailed;
 	bool preloaded;
@@ -122,7 +128,8 @@ struct model_session {
 	uint64_t count_count;
 	struct model_time *times; /* of the counts that have any */
 	uint32_t time_count;
-	struct model_node *nodes; /* by rising id: a parent comes before its children */
+	struct model_node
+		*nodes; /* by rising id: a parent before its children; none if not sampled */
 	uint32_t node_count;
 };
 

@@ -178,7 +178,7 @@ static struct model_cell *add_cell(struct model_statement *statement, uint32_t n
 
 static bool mode_is_known(uint64_t mode)
 {
-	return mode == LOG_MODE_SAMPLED || mode == LOG_MODE_COARSE || mode == LOG_MODE_MEASURED;
+	return mode >= LOG_MODE_SAMPLED && mode <= LOG_MODE_PASSIVE;
 }
 
 /* Not while the start is missing: such a session is left out as a whole. */
@@ -507,6 +507,29 @@ static void add_blocks(struct loading *loading)
 			add_execution(loading, &block->execution,
 				      &g_array_index(loading->block_cells, struct log_cell,
 						     block->first_cell));
+	}
+}
+
+/* Where nothing is counted, what has been seen stands for a request of its statement with that in it. */
+static void add_seen(struct loading *loading)
+{
+	GHashTableIter iter;
+	void *key;
+
+	g_hash_table_iter_init(&iter, loading->session->cells);
+	while (g_hash_table_iter_next(&iter, &key, NULL)) {
+		const struct model_cell *cell = key;
+		const struct model_count count = { .cell = cell->number };
+		const struct model_request execution = {
+			.statement = cell->statement,
+			.first_count = loading->counts->len,
+			.count_count = 1,
+		};
+
+		if (cell->kind == MODEL_CELL_UNSAMPLED)
+			continue;
+		g_array_append_val(loading->counts, count);
+		g_array_append_val(loading->executions, execution);
 	}
 }
 
@@ -962,7 +985,10 @@ static void finish_session(struct loading *loading, bool with_cancelled)
 		loading->model->cancelled_count++;
 		return;
 	}
-	add_blocks(loading);
+	if (model_has_counts(session))
+		add_blocks(loading);
+	else
+		add_seen(loading);
 	fold_executions(loading);
 	if (has_groups(session)) {
 		time_requests(loading);

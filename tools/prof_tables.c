@@ -3,8 +3,8 @@
  * fills them in the same order.
  *
  * Rows exist where stock Firebird has them: a line or record source that was never executed to its end
- * has none, though it may have been sampled.  What a session's mode or its recorder does not know is
- * NULL.
+ * has none, though it may have been sampled; where nothing is counted, what was sampled has one.  What
+ * a session's mode or its recorder does not know is NULL.
  */
 #include "prof_tables.h"
 
@@ -12,14 +12,15 @@
 
 /* ---- What is known ---- */
 
-static bool has_samples(const struct model_session *session)
-{
-	return session->mode == LOG_MODE_SAMPLED;
-}
-
 static bool has_cost(const struct model_session *session)
 {
 	return session->mode != LOG_MODE_MEASURED;
+}
+
+/* Of events: a passive session has none. */
+static bool has_event_costs(const struct model_session *session)
+{
+	return session->mode == LOG_MODE_SAMPLED || session->mode == LOG_MODE_COARSE;
 }
 
 static bool has_extremes(const struct model_session *session)
@@ -75,15 +76,15 @@ static void write_session(struct csv *csv, const struct model_session *session)
 	csv_text(csv, session->database);
 	csv_text(csv, model_session_mode(session));
 	csv_unsigned(csv, session->sampling_interval);
-	write_known(csv, has_samples(session), session->totals.samples);
-	write_known(csv, has_samples(session), session->totals.torn_samples);
+	write_known(csv, model_is_sampled(session), session->totals.samples);
+	write_known(csv, model_is_sampled(session), session->totals.torn_samples);
 	csv_text(csv, session->engine);
 	csv_text(csv, session->log->host);
 	csv_text(csv, session->log->name);
 	csv_text(csv, model_session_end_name(session->end));
-	write_known(csv, has_cost(session), session->totals.cost);
+	write_known(csv, has_event_costs(session), session->totals.cost);
 	for (unsigned i = 0; i < LOG_EVENTS; i++)
-		write_known(csv, has_cost(session), session->totals.event_cost[i]);
+		write_known(csv, has_event_costs(session), session->totals.event_cost[i]);
 	write_known(csv, has_cost(session), session->totals.stretched);
 	csv_end_row(csv);
 }
@@ -201,7 +202,7 @@ static void write_request_costs(struct csv *csv, const struct model_request *req
 				const struct model_time *time)
 {
 	const struct model_session *session = request->statement->session;
-	bool sampled = session->mode == LOG_MODE_SAMPLED, has_cpu_time = session->has_cpu_time;
+	bool sampled = model_is_sampled(session), has_cpu_time = session->has_cpu_time;
 
 	write_known(csv, has_cost(session), model_request_total_time(request) + time->total_cost);
 	write_known(csv, sampled, time->self_time + time->self_cost);
@@ -226,8 +227,8 @@ static void write_requests(struct csv *csv, const struct model_session *session)
 		csv_moment(csv, request->finish_time);
 		csv_unsigned(csv, model_request_total_time(request));
 		csv_unsigned(csv, time->self_time);
-		write_known(csv, has_samples(session), time->samples);
-		csv_unsigned(csv, own->value);
+		write_known(csv, model_is_sampled(session), time->samples);
+		write_known(csv, model_has_counts(session), own->value);
 		write_request_costs(csv, request, time);
 		csv_end_row(csv);
 	}
@@ -273,12 +274,17 @@ static struct stats stats_of(const struct model_request *request, const struct m
 	};
 }
 
+static bool has_row(const struct stats *stats)
+{
+	return stats->value || !model_has_counts(stats->cell->statement->session);
+}
+
 static void write_stats(struct csv *csv, const struct model_session *session,
 			const struct stats *stats)
 {
 	bool has_both = has_extremes(session) && stats->value;
 
-	csv_unsigned(csv, stats->value);
+	write_known(csv, model_has_counts(session), stats->value);
 	write_known(csv, has_both, stats->time->min_time);
 	write_known(csv, has_both, stats->time->max_time);
 	csv_unsigned(csv, stats->time->total_time);
@@ -318,7 +324,7 @@ static void collect_lines(const struct model_request *request, GArray *lines)
 	for (uint32_t i = 0; i < request->count_count; i++) {
 		const struct stats stats = stats_of(request, &counts[i]);
 
-		if (stats.cell->kind == MODEL_CELL_LINE && stats.value)
+		if (stats.cell->kind == MODEL_CELL_LINE && has_row(&stats))
 			g_array_append_val(lines, stats);
 	}
 	g_array_sort(lines, compare_lines);
@@ -338,7 +344,7 @@ static void write_psql_stats(struct csv *csv, const struct model_session *sessio
 			csv_unsigned(csv, stats->cell->column);
 			write_stats(csv, session, stats);
 			csv_unsigned(csv, stats->time->self_time);
-			write_known(csv, has_samples(session), stats->time->samples);
+			write_known(csv, model_is_sampled(session), stats->time->samples);
 			write_line_costs(csv, session, stats->time);
 			csv_end_row(csv);
 		}
@@ -394,7 +400,7 @@ static void collect_sources(const struct model_request *request, GArray *sources
 	for (uint32_t i = 0; i < request->count_count; i++) {
 		const struct stats stats = stats_of(request, &counts[i]);
 
-		if (!stats.cell->record_source || !stats.value)
+		if (!stats.cell->record_source || !has_row(&stats))
 			continue;
 		if (stats.cell->kind == MODEL_CELL_OPEN)
 			last_source(sources, stats.cell->record_source)->open = stats;
@@ -438,8 +444,8 @@ static void write_record_source_stats(struct csv *csv, const struct model_sessio
 			write_stats(csv, session, &at->fetch);
 			csv_unsigned(csv, at->open.time->self_time);
 			csv_unsigned(csv, at->fetch.time->self_time);
-			write_known(csv, has_samples(session), at->open.time->samples);
-			write_known(csv, has_samples(session), at->fetch.time->samples);
+			write_known(csv, model_is_sampled(session), at->open.time->samples);
+			write_known(csv, model_is_sampled(session), at->fetch.time->samples);
 			write_source_costs(csv, session, at->open.time, at->fetch.time);
 			csv_end_row(csv);
 		}

@@ -384,13 +384,17 @@ bool report_row_wait(const struct report_row *row, uint64_t *wait)
 
 static void add_count(struct adding *adding, const struct model_cell *cell, uint64_t value)
 {
+	struct report_row *row;
+
 	if (cell->kind == MODEL_CELL_UNSAMPLED) {
 		cell = model_find_cell(cell->statement, LOG_CELL_FINISHED);
 		row_of_cell(adding, cell)->time.total_time += value;
 		adding->rows->unsampled_time += value;
 	} else if (has_row(adding, cell)) {
 		/* Opens have a row, too, but are not what is counted there. */
-		row_of_cell(adding, cell)->count += cell->kind == MODEL_CELL_OPEN ? 0 : value;
+		row = row_of_cell(adding, cell);
+		row->counted = true;
+		row->count += cell->kind == MODEL_CELL_OPEN ? 0 : value;
 	}
 }
 
@@ -418,11 +422,12 @@ void report_rows_add(struct report_rows *rows, const struct model_session *sessi
 		.group_rows = g_ptr_array_new(),
 	};
 
-	if (session->mode == LOG_MODE_SAMPLED)
+	if (model_is_sampled(session))
 		add_times(&adding);
 	else
 		add_untreed_times(&adding);
-	add_counts(&adding);
+	if (model_has_counts(session))
+		add_counts(&adding);
 	rows->self_time = rows->sampled_time + rows->coarse_time + rows->measured_time;
 	rows->has_cpu_time |= session->has_cpu_time;
 	g_ptr_array_unref(adding.group_rows);

@@ -19,6 +19,7 @@ struct report_row {
 	struct model_time time;
 	uint64_t blind_time;   /* of the self time: its CPU time is not known */
 	uint64_t count;	       /* lines executed, records fetched, or requests finished */
+	bool counted;	       /* in some session; else `count` means nothing */
 	uint32_t line, column; /* 0: none; of a record source, its cursor's */
 	char *where;	       /* one harmless line */
 

@@ -56,6 +56,57 @@ _fbprof_report() {
 	esac
 }
 
+_fbprof_pids() {
+	mapfile -t COMPREPLY < <(compgen -W "$(pgrep -f -i firebird 2>/dev/null)" -- "$1")
+}
+
+_fbprof_record() {
+	case $2 in
+	-p | --pid)
+		_fbprof_pids "$1"
+		;;
+	-o | --output | --layouts)
+		_fbprof_directories "$1"
+		;;
+	--sql-text)
+		_fbprof_words 'full hash off' "$1"
+		;;
+	-d | --duration | -i | --interval | --share)
+		;;
+	*)
+		_fbprof_words '--pid --duration --output --interval --share --sql-text --layouts --help --version' "$1"
+		;;
+	esac
+}
+
+_fbprof_top() {
+	case $2 in
+	-d | --delay)
+		;;
+	-p | --pid | --layouts | --sql-text | -i | --interval | --share)
+		_fbprof_record "$1" "$2"
+		;;
+	*)
+		if [[ $1 == -* ]]; then
+			_fbprof_words '--pid --delay --once --interval --share --sql-text --layouts --help --version' "$1"
+		else
+			_fbprof_logs "$1"
+		fi
+		;;
+	esac
+}
+
+_fbprof_passive() {
+	case $2 in
+	-p | --pid)
+		_fbprof_pids "$1"
+		;;
+	*)
+		_fbprof_words 'on off status --pid --help --version' "$1"
+		;;
+	esac
+}
+
 _fbprof_timing() {
 	case $2 in
 	-c | --clock)
@@ -69,8 +120,23 @@ _fbprof_timing() {
 	esac
 }
 
+_fbprof_calibrate() {
+	case $2 in
+	-t | --timeout)
+		;;
+	*)
+		if [[ $1 == -* && $2 != -c && $2 != --client ]]; then
+			_fbprof_words '--show --json --client --timeout --quiet --help --version' "$1"
+		else
+			compopt -o filenames 2>/dev/null
+			mapfile -t COMPREPLY < <(compgen -f -- "$1")
+		fi
+		;;
+	esac
+}
+
 _fbprof() {
-	local commands='dump report timing'
+	local commands='calibrate dump passive record report timing top'
 	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
 
 	COMPREPLY=()

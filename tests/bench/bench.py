@@ -37,7 +37,7 @@ def available(bench: Bench, modes: list[str], named: bool) -> list[str]:
     """The modes whose sessions can be started. That all those that were named can be is the caller's wish."""
     found = []
     for mode in modes:
-        sentence = bench.refusal(MODES[mode]) if MODES[mode].profiles else ""
+        sentence = bench.refusal(MODES[mode]) if MODES[mode].profiles or MODES[mode].passive else ""
         if not sentence:
             found.append(mode)
         elif named:

@@ -43,7 +43,7 @@ text { fill: #e6edf3 }
 
 def family(mode: str) -> str:
     """What a mode belongs to, which its colour shows."""
-    if MODES[mode].floor:
+    if MODES[mode].floor or MODES[mode].passive:
         return "fbprof"
     return mode.partition("-")[0] if MODES[mode].profiles else "off"
 

@@ -1,11 +1,13 @@
 """What is measured and how: the tests, the modes, one run.
 
 A run is a fresh isql process on a fresh copy of a database. A session is started before the timed statement and
-finished after it; neither is timed. The time is isql's own ("set stats on").
+finished after it; neither is timed. The time is isql's own ("set stats on"). In passive modes there is no session, but
+some time before the statement, in which the recorder finds out what the engine is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -14,6 +16,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -73,6 +76,8 @@ class Mode:
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     stock: str = "stock"        # what it is compared with,
     floor: str = ""             # and what it can't be below
+    passive: bool = False       # positions are read out of memory …
+    outside: bool = False       # … by another process
 
     @property
     def profiles(self) -> bool:
@@ -100,10 +105,17 @@ MODES = {
     "measured": Mode("fbprof", "SAMPLING_INTERVAL=0", floor=BOTH),
     "coarse": Mode("fbprof", "MODE=COARSE", floor=AFTER),
     "coarse-detailed": Mode("fbprof", "MODE=COARSE, DETAILED_REQUESTS", stock="stock-detailed", floor=AFTER),
+    "passive": Mode("fbprof", environment={"FBPROF_OPTIONS": "MODE=PASSIVE"}, passive=True),
+    "passive-outside": Mode(passive=True, outside=True),
     CLOCK: Mode("floor", ""),
     BOTH: Mode("floor", "", {"FLOOR_EVENTS": "3"}),
     AFTER: Mode("floor", "", {"FLOOR_EVENTS": "2"}),
 }
+
+
+# While isql's threads are still there: the shell's parent is isql. It comes first, then a recorder outside, if any.
+THREADS = ("shell grep . $(for pid in $PPID $(cat recorder.pid 2>/dev/null); do"
+           " echo /proc/$pid/task/*/comm /proc/$pid/task/*/schedstat; done)^\n")
 
 
 @dataclasses.dataclass
@@ -113,7 +125,7 @@ class Run:
     run: int                              # from 1
     seconds: float                        # of the timed statement
     waited: float | None = None           # how much of the time isql could run it had to wait for a CPU
-    sampler_seconds: float | None = None  # CPU time of the thread that moves the clock on
+    sampler_seconds: float | None = None  # CPU time of the thread that samples
     interval_us: float | None = None      # how far apart its samples were, on average
     reported: float | None = None         # seconds that the profiler says the statement took
 
@@ -140,19 +152,45 @@ class Failed(Exception):
 LIBRARY = DIST / "lib/libfbprof.so"
 
 
-def run_isql(script: str, work: Path, preload: Path | None = None, variables: dict[str, str] | None = None) -> str:
-    """Runs a script, with logs in `work`/log, and returns all that it prints."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FBPROF_", "FLOOR_"))}
-    environment |= {"FIREBIRD": str(FIREBIRD), "LD_LIBRARY_PATH": str(FIREBIRD), "FBPROF_DIR": str(work / "log")}
-    environment |= variables or {}
+def environment(work: Path, preload: Path | None = None, variables: dict[str, str] | None = None) -> dict[str, str]:
+    """Ours less what would change the figures, with logs and layouts in `work`."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("FBPROF_", "FLOOR_"))}
+    found |= {"FIREBIRD": str(FIREBIRD), "LD_LIBRARY_PATH": str(FIREBIRD), "FBPROF_DIR": str(work / "log"),
+              "FBPROF_CACHE": str(work / "layouts")}
+    found |= variables or {}
     if preload:
-        environment["LD_PRELOAD"] = str(preload)
-    result = subprocess.run([FIREBIRD / "bin/isql-fb", "-q", "-b", "-ch", "utf8", "-i", "/dev/stdin"], input=script,
-                            encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-                            cwd=work, check=False)
-    if result.returncode:
-        raise Failed(failure(result.stdout))
-    return result.stdout
+        found["LD_PRELOAD"] = str(preload)
+    return found
+
+
+@contextlib.contextmanager
+def recording(pid: int, work: Path):
+    """fbprof record, until that process ends."""
+    while "libfbclient" not in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8"):
+        time.sleep(0.01)
+    recorder = subprocess.Popen([DIST / "bin/fbprof", "record", "--pid", str(pid)], encoding="utf-8",
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(work))
+    (work / "recorder.pid").write_text(str(recorder.pid), encoding="utf-8")
+    try:
+        yield
+    finally:
+        output, _ = recorder.communicate()
+        (work / "recorder.pid").unlink()
+    if recorder.returncode:
+        raise Failed(output.strip())
+
+
+def run_isql(script: str, work: Path, preload: Path | None = None, variables: dict[str, str] | None = None,
+             recorded: bool = False) -> str:
+    """Runs a script and returns all that it prints."""
+    isql = subprocess.Popen([FIREBIRD / "bin/isql-fb", "-q", "-b", "-ch", "utf8", "-i", "/dev/stdin"],
+                            encoding="utf-8", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            env=environment(work, preload, variables), cwd=work)
+    with recording(isql.pid, work) if recorded else contextlib.nullcontext():
+        output, _ = isql.communicate(script)
+    if isql.returncode:
+        raise Failed(failure(output))
+    return output
 
 
 def dump(*arguments: str | Path) -> str:
@@ -180,8 +218,8 @@ class Bench:
         self.isql(f"create database '{work / 'empty.fdb'}';")
 
     def isql(self, script: str, mode: Mode = MODES["off"]) -> str:
-        """Runs a script under a mode's library and returns all that it prints."""
-        return run_isql(script, self.work, self.libraries.get(mode.preload), mode.environment)
+        """Runs a script under a mode's library, or recorded from outside, and returns all that it prints."""
+        return run_isql(script, self.work, self.libraries.get(mode.preload), mode.environment, mode.outside)
 
     def script(self, database: Path, statement: str, mode: Mode) -> str:
         start, finish = "", ""
@@ -189,21 +227,34 @@ class Bench:
             start = ("select rdb$profiler.start_session('bench', null, null, null, '" + mode.options
                      + "') from rdb$database^\n")
             finish = "execute procedure rdb$profiler.finish_session(true)^\n"
+        elif mode.passive:
+            start = f"shell sleep 1^\n{THREADS}"
         if mode.fills_tables:
             finish += "commit^\nset list on^" + STOCK_TIME
         return (f"connect '{database}';\nset term ^;\n{start}set stats on^\n{statement}^\nset stats off^\n"
-                # While its threads are still there: the shell's parent is isql.
-                f"shell grep . /proc/$PPID/task/*/comm /proc/$PPID/task/*/schedstat^\n{finish}")
+                f"{THREADS}{finish}")
 
     def refusal(self, mode: Mode) -> str:
         """What the engine says if such a session can't be started."""
         try:
+            if mode.passive:
+                self.calibrate()
             self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode), mode)
         except Failed as failed:
             return str(failed)
         finally:
             shutil.rmtree(self.work / "log", ignore_errors=True)
         return ""
+
+    def calibrate(self) -> None:
+        """What passive modes have to know of the engine, learnt once."""
+        if not (self.work / "layouts").exists():
+            (self.work / "layouts").mkdir()
+            done = subprocess.run([DIST / "bin/fbprof", "calibrate", "--quiet", FIREBIRD / "plugins/libEngine13.so"],
+                                  encoding="utf-8", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env=environment(self.work), check=False)
+            if done.returncode:
+                raise Failed(done.stdout.strip())
 
     def prepare(self, name: str) -> None:
         database = self.work / f"template{name}.fdb"
@@ -248,20 +299,25 @@ def longest_seconds(statements: list[dict[str, str]], requests: list[dict[str, s
     return max(times) / 1e9 if times else None
 
 
+def times_of(output: str, thread: str) -> list[int]:
+    """Its schedstat, ns on a CPU and ns in the queue for one: since its start, or between two times that it was shown."""
+    shown = [list(map(int, numbers)) for numbers in
+             re.findall(rf"^{thread}/schedstat:(\d+) (\d+)", output, re.MULTILINE)]
+    return shown[0] if len(shown) == 1 else [last - first for first, last in zip(shown[0], shown[-1])]
+
+
 def sampler_seconds(output: str) -> float | None:
-    """CPU time of fbprof's threads, or the floor's, from their schedstat."""
-    threads = re.findall(r"^(/proc/\d+/task/\d+)/comm:(?:fbprof-|floor-)", output, re.MULTILINE)
-    times = [int(re.search(rf"^{thread}/schedstat:(\d+)", output, re.MULTILINE).group(1)) for thread in threads]
-    return sum(times) / 1e9 if times else None
+    """CPU time of fbprof's threads, or the floor's."""
+    threads = set(re.findall(r"^(/proc/\d+/task/\d+)/comm:(?:fbprof|floor-)", output, re.MULTILINE))
+    return sum(times_of(output, thread)[0] for thread in threads) / 1e9 if threads else None
 
 
 def waited(output: str) -> float | None:
-    """Of the main thread, which executes the statements of an embedded engine: their schedstat has ns on a CPU
-    and ns in its queue."""
-    found = re.search(r"^/proc/(\d+)/task/\1/schedstat:(\d+) (\d+)", output, re.MULTILINE)
+    """Of the main thread, which executes the statements of an embedded engine."""
+    found = re.search(r"^(/proc/(\d+)/task/\2)/schedstat:", output, re.MULTILINE)
     if not found:
         return None
-    run, queued = int(found.group(2)), int(found.group(3))
+    run, queued = times_of(output, found.group(1))
     return queued / (run + queued) if run + queued else None
 
 

@@ -62,6 +62,48 @@ def profiler() -> Path:
 
 
 @pytest.fixture(scope='session')
+def layouts(session_scratch) -> Path:
+    """A cache (FBPROF_CACHE) with the layout of the engine that is tested."""
+    directory = session_scratch / 'layouts'
+    directory.mkdir()
+    env.run([env.FBPROF, 'calibrate', '--quiet', env.FIREBIRD / 'plugins/libEngine13.so'],
+            env.environment(FBPROF_CACHE=str(directory)))
+    return directory
+
+
+class Calibrated:
+    """What `fbprof calibrate` did with the engine of a runtime."""
+
+    def __init__(self, runtime: Path, directory: Path):
+        self.runtime, self.engine = runtime, env.engine_of(runtime)
+        self.cache, self.tmp = directory / 'cache', directory / 'tmp'
+        self.tmp.mkdir(parents=True)
+        self.environment = env.environment(FBPROF_CACHE=str(self.cache), TMPDIR=str(self.tmp))
+        before = self._state()
+        self.done = env.run([env.FBPROF, 'calibrate', self.engine], self.environment, check=False)
+        self.runtime_changed = self._state() != before
+
+    def _state(self) -> dict[Path, tuple]:
+        return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in self.runtime.rglob('*')}
+
+
+@pytest.fixture(scope='session')
+def calibrated(session_scratch):
+    """By Firebird's version: the runtime of it beside the one that is tested, calibrated once."""
+    known = {}
+
+    def calibrate(version: str) -> Calibrated:
+        runtime = env.FIREBIRD.parent / version
+        if not runtime.is_dir():
+            pytest.skip(f'{runtime} is not there: ./run setup')
+        if version not in known:
+            known[version] = Calibrated(runtime, session_scratch / f'calibrated-{version}')
+        return known[version]
+
+    return calibrate
+
+
+@pytest.fixture(scope='session')
 def base_database(session_scratch) -> Path:
     """The database that every workload starts from a copy of."""
     root = env.make_root(session_scratch / 'base-root')

@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -37,17 +38,27 @@ PATIENCE = 120.0
 
 # Firebird roots ----------------------------------------------------------------------------------
 
-def make_root(directory: Path, **conf: str) -> Path:
+def engine_of(runtime: Path) -> Path:
+    return next(runtime.glob('plugins/libEngine*.so'))
+
+
+def provider_of(runtime: Path) -> str:
+    return engine_of(runtime).stem.removeprefix('lib')
+
+
+def make_root(directory: Path, runtime: Path = FIREBIRD, **conf: str) -> Path:
     """A Firebird root with its own configuration, log and lock directory; the binaries stay links."""
     directory.mkdir(parents=True)
-    for entry in FIREBIRD.iterdir():
-        if entry.name not in ('firebird.conf', 'firebird.log', 'databases.conf', 'plugins.conf'):
+    for entry in runtime.iterdir():
+        if entry.name == 'plugins' and runtime != FIREBIRD:
+            shutil.copytree(entry, directory / entry.name)  # Firebird 4 loads none by a link
+        elif entry.name not in ('firebird.conf', 'firebird.log', 'databases.conf', 'plugins.conf'):
             (directory / entry.name).symlink_to(entry)
-    (directory / 'plugins.conf').write_bytes((FIREBIRD / 'plugins.conf').read_bytes())
+    (directory / 'plugins.conf').write_bytes((runtime / 'plugins.conf').read_bytes())
     (directory / 'databases.conf').write_text('')
     (directory / 'lock').mkdir()
     (directory / 'tmp').mkdir()
-    conf.setdefault('Providers', 'Remote,Engine13')
+    conf.setdefault('Providers', f'Remote,{provider_of(runtime)}')
     conf.setdefault('AuthClient', 'Srp')
     conf.setdefault('DatabaseAccess', 'Full')
     conf.setdefault('TempDirectories', str(directory / 'tmp'))
@@ -288,13 +299,14 @@ class Server:
     mode: str = 'Super'
     preload: Path | None = None
     extra: dict[str, str] = dataclasses.field(default_factory=dict)
+    runtime: Path = FIREBIRD
 
     def __enter__(self) -> 'Server':
         self.log_dir = self.directory / 'fbprof'
         self.port = free_port()
         security = self.directory / 'server-root/security5.fdb'
-        self.root = make_root(self.directory / 'server-root', ServerMode=self.mode,
-                              Providers='Remote,Engine13,Loopback',
+        self.root = make_root(self.directory / 'server-root', self.runtime, ServerMode=self.mode,
+                              Providers=f'Remote,{provider_of(self.runtime)},Loopback',
                               RemoteServicePort=str(self.port), RemoteBindAddress='127.0.0.1',
                               AuthServer='Srp', UserManager='Srp',
                               SecurityDatabase=str(security), IpcName=f'fbprof_{self.port}')

@@ -121,6 +121,9 @@ def test_what_isql_and_the_tools_print():
                '/proc/1/task/1/schedstat:9000000000 3000000000 1\n/proc/1/task/12/schedstat:1500000000 2 3\n')
     assert protocol.sampler_seconds(threads) == 1.5
     assert protocol.waited(threads) == 0.25
+    later = threads.replace('1500000000', '1900000000').replace('9000000000 3000000000', '9300000000 3100000000')
+    assert protocol.sampler_seconds(threads + later) == 0.4
+    assert protocol.waited(threads + later) == 0.25
     assert protocol.sampler_seconds('') is None and protocol.waited('') is None
     info = '  interval     100.0 µs asked for, 0.3 ms reached: 1.0 s in 3333 wake-ups, 3000 of them late to spare the CPU\n'
     assert protocol.mean_interval_us(info) == pytest.approx(300)
@@ -171,6 +174,13 @@ def test_a_run_tells_all_that_is_asked(small):
     assert off.seconds > 0 and off.sampler_seconds is None and off.interval_us is None
     assert sampled.seconds > 0 and sampled.sampler_seconds > 0 and sampled.interval_us > 50
     assert floor.seconds > 0 and floor.sampler_seconds > 0 and floor.interval_us is None
+
+
+@pytest.mark.parametrize('mode', ['passive', 'passive-outside'])
+def test_a_passive_run(small, mode):
+    assert bench.available(small, [mode], named=True) == [mode]
+    run = small.measure('1', mode, 1)
+    assert run.seconds > 0 and 0 <= run.waited < 1 and run.sampler_seconds > 0 and run.interval_us > 900
 
 
 def test_a_mode_that_the_library_lacks(small, monkeypatch, capsys):

@@ -1,22 +1,22 @@
 /*
- * The id table: see table.h.  Linear probing; removal moves later entries up, so that there are no
+ * The id table: see id_table.h.  Linear probing; removal moves later entries up, so that there are no
  * tombstones to slow a session in which millions of requests come and go.
  */
-#include "table.h"
+#include "id_table.h"
 
 #include <stdlib.h>
 
-struct table_slot {
+struct id_table_slot {
 	int64_t id;
 	void *value; /* NULL: free */
 };
 
-static uint32_t home(const struct table *table, int64_t id)
+static uint32_t home(const struct id_table *table, int64_t id)
 {
 	return (uint32_t)(((uint64_t)id * 0x9e3779b97f4a7c15u) >> 32) & (table->room - 1);
 }
 
-static struct table_slot *find(const struct table *table, int64_t id)
+static struct id_table_slot *find(const struct id_table *table, int64_t id)
 {
 	uint32_t i = home(table, id);
 
@@ -25,7 +25,7 @@ static struct table_slot *find(const struct table *table, int64_t id)
 	return &table->slots[i];
 }
 
-bool table_init(struct table *table)
+bool id_table_init(struct id_table *table)
 {
 	table->room = 16;
 	table->count = 0;
@@ -33,9 +33,9 @@ bool table_init(struct table *table)
 	return table->slots != NULL;
 }
 
-static bool grow(struct table *table)
+static bool grow(struct id_table *table)
 {
-	struct table old = *table;
+	struct id_table old = *table;
 
 	table->room = old.room * 2;
 	table->slots = table->room ? calloc(table->room, sizeof(*table->slots)) : NULL;
@@ -51,9 +51,9 @@ static bool grow(struct table *table)
 	return true;
 }
 
-bool table_put(struct table *table, int64_t id, void *value)
+bool id_table_put(struct id_table *table, int64_t id, void *value)
 {
-	struct table_slot *slot;
+	struct id_table_slot *slot;
 
 	if (table->count + 1 > table->room / 4 * 3 && !grow(table))
 		return false;
@@ -65,21 +65,21 @@ bool table_put(struct table *table, int64_t id, void *value)
 	return true;
 }
 
-void *table_get(const struct table *table, int64_t id)
+void *id_table_get(const struct id_table *table, int64_t id)
 {
 	return find(table, id)->value;
 }
 
-void table_remove(struct table *table, int64_t id)
+void id_table_remove(struct id_table *table, int64_t id)
 {
-	struct table_slot *hole = find(table, id);
+	struct id_table_slot *hole = find(table, id);
 	uint32_t mask = table->room - 1, i = (uint32_t)(hole - table->slots);
 
 	if (!hole->value)
 		return;
 	table->count--;
 	for (;;) {
-		struct table_slot *slot;
+		struct id_table_slot *slot;
 
 		i = (i + 1) & mask;
 		slot = &table->slots[i];
@@ -95,12 +95,13 @@ void table_remove(struct table *table, int64_t id)
 	hole->value = NULL;
 }
 
-void table_free(struct table *table, void (*release)(void *context, void *value), void *context)
+void id_table_free(struct id_table *table, void (*release)(void *context, void *value),
+		   void *context)
 {
 	for (uint32_t i = 0; table->slots && i < table->room; i++) {
 		if (table->slots[i].value)
 			release(context, table->slots[i].value);
 	}
 	free(table->slots);
-	*table = (struct table){ 0 };
+	*table = (struct id_table){ 0 };
 }

@@ -1,0 +1,497 @@
+/*
+ * The identity of engines, and the cache of layouts: see layout.h.  The cache file is of lines of
+ * words, and ends with a line that has the SHA-256 of all before it.
+ */
+#include "layout.h"
+#include "sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC	  "fbprof-layout 1"
+#define FILE_ROOM 16384 /* of a cache file: one with all facts takes 2 KB */
+#define READ_SIZE 65536
+
+static const char *const fact_names[LAYOUT_FACTS] = {
+	[LAYOUT_REQUEST] = "request",
+	[LAYOUT_ATTACHMENT] = "attachment",
+	[LAYOUT_CALLER] = "caller",
+	[LAYOUT_STATEMENT] = "statement",
+	[LAYOUT_REQUEST_ID] = "request_id",
+	[LAYOUT_LINE] = "line",
+	[LAYOUT_COLUMN] = "column",
+	[LAYOUT_STATEMENT_ID] = "statement_id",
+	[LAYOUT_SQL_TEXT] = "sql_text",
+	[LAYOUT_PROCEDURE] = "procedure",
+	[LAYOUT_FUNCTION] = "function",
+	[LAYOUT_TRIGGER] = "trigger",
+	[LAYOUT_PROCEDURE_PACKAGE] = "procedure_package",
+	[LAYOUT_FUNCTION_PACKAGE] = "function_package",
+	[LAYOUT_ATTACHMENT_ID] = "attachment_id",
+	[LAYOUT_USER] = "user",
+	[LAYOUT_DATABASE] = "database",
+	[LAYOUT_SOURCE_CURSOR] = "source_cursor",
+	[LAYOUT_SOURCE_ID] = "source_id",
+	[LAYOUT_SOURCE_TABLE] = "source_table",
+	[LAYOUT_SOURCE_ALIAS] = "source_alias",
+	[LAYOUT_OUTER] = "outer",
+};
+
+static const char *const type_names[LAYOUT_TYPES] = {
+	[LAYOUT_ABSENT] = "absent",
+	[LAYOUT_POINTER] = "pointer",
+	[LAYOUT_U32] = "u32",
+	[LAYOUT_U64] = "u64",
+	[LAYOUT_TEXT] = "text",
+	[LAYOUT_TEXT_ZERO] = "text_zero",
+	[LAYOUT_TEXT_INLINE] = "text_inline",
+};
+
+static const char *const event_names[LAYOUT_PLAN_EVENTS] = {
+	[LAYOUT_PLAN_OPEN] = "open",
+	[LAYOUT_PLAN_FETCH] = "fetch",
+	[LAYOUT_PLAN_REQUEST] = "request",
+};
+
+const char *layout_fact_name(enum layout_fact fact)
+{
+	return fact_names[fact];
+}
+
+const char *layout_event_name(enum layout_plan_event event)
+{
+	return event_names[event];
+}
+
+const char *layout_type_name(enum layout_type type)
+{
+	return type_names[type];
+}
+
+/* Always false, for the caller to return. */
+__attribute__((format(printf, 2, 3))) static bool refuse(char error[LAYOUT_ERROR_SIZE],
+							 const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(error, LAYOUT_ERROR_SIZE, format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+/* ---- Identity ---- */
+
+static bool digest_file(int fd, char identity[LAYOUT_IDENTITY_SIZE])
+{
+	static _Thread_local unsigned char bytes[READ_SIZE];
+	struct sha256 sha;
+	ssize_t got;
+
+	sha256_init(&sha);
+	while ((got = read(fd, bytes, sizeof(bytes))) != 0) {
+		if (got > 0)
+			sha256_add(&sha, bytes, (size_t)got);
+		else if (errno != EINTR)
+			return false;
+	}
+	sha256_hex(&sha, identity);
+	return true;
+}
+
+bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
+		     char error[LAYOUT_ERROR_SIZE])
+{
+	int fd = open(engine, O_RDONLY | O_CLOEXEC);
+	bool done = fd >= 0 && digest_file(fd, identity);
+
+	if (!done)
+		refuse(error, "%.900s: cannot be read: %s: name the engine's file, libEngine*.so",
+		       engine, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* ---- Where the cache is ---- */
+
+static bool find_directory(const char *directory, char path[PATH_MAX],
+			   char error[LAYOUT_ERROR_SIZE])
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int size;
+
+	if (!directory)
+		directory = getenv("FBPROF_CACHE");
+	if (directory && *directory)
+		size = snprintf(path, PATH_MAX, "%s", directory);
+	else if (cache && *cache == '/')
+		size = snprintf(path, PATH_MAX, "%s/fbprof", cache);
+	else if (home && *home == '/')
+		size = snprintf(path, PATH_MAX, "%s/.cache/fbprof", home);
+	else
+		return refuse(error, "no cache directory is known: set FBPROF_CACHE to one");
+	if (size >= PATH_MAX)
+		return refuse(error, "the cache directory's name is too long: set FBPROF_CACHE");
+	return true;
+}
+
+static bool find_file(const char *directory, const char *identity, char path[PATH_MAX],
+		      char error[LAYOUT_ERROR_SIZE])
+{
+	char parent[PATH_MAX];
+
+	if (!find_directory(directory, parent, error))
+		return false;
+	if (snprintf(path, PATH_MAX, "%s/%s.layout", parent, identity) >= PATH_MAX)
+		return refuse(error, "the cache directory's name is too long: set FBPROF_CACHE");
+	return true;
+}
+
+/* Makes the directory and its parents. */
+static bool make_directory(const char *directory)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", directory);
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (mkdir(path, 0700) != 0 && errno != EEXIST)
+			return false;
+		*slash = '/';
+	}
+	return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
+/* ---- The file's text ---- */
+
+__attribute__((format(printf, 3, 4))) static void add(char text[FILE_ROOM], size_t *size,
+						      const char *format, ...)
+{
+	va_list arguments;
+	int added;
+
+	va_start(arguments, format);
+	added = vsnprintf(text + *size, FILE_ROOM - *size, format, arguments);
+	va_end(arguments);
+	if (added > 0)
+		*size += MIN((size_t)added, FILE_ROOM - 1 - *size);
+}
+
+static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
+{
+	char sum[SHA256_HEX_SIZE];
+	struct sha256 sha;
+	size_t size = 0;
+
+	add(text, &size, MAGIC "\nidentity %s\nengine %s\nverified %" PRIu64 "\n", layout->identity,
+	    layout->engine, layout->verified);
+	for (unsigned i = 0; i < LAYOUT_FACTS; i++) {
+		const struct layout_path *path = &layout->path[i];
+
+		if (path->type == LAYOUT_ABSENT)
+			continue;
+		add(text, &size, "path %s %s %d", fact_names[i], type_names[path->type],
+		    path->length);
+		for (unsigned step = 0; step < path->steps; step++)
+			add(text, &size, " %d", path->offset[step]);
+		add(text, &size, "\n");
+	}
+	for (unsigned i = 0; i < layout->plan_functions; i++)
+		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u\n",
+		    event_names[layout->plan[i].event], layout->plan[i].start, layout->plan[i].end,
+		    layout->plan[i].reg);
+	for (unsigned i = 0; i < layout->plan_types; i++)
+		add(text, &size, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
+		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].root,
+		    layout->type[i].step);
+	sha256_init(&sha);
+	sha256_add(&sha, text, size);
+	sha256_hex(&sha, sum);
+	add(text, &size, "sha256 %s\n", sum);
+	return size;
+}
+
+/* Ends the text before its last line, if that has the right sum. */
+static bool check_sum(char *text)
+{
+	char sum[SHA256_HEX_SIZE], *line = strstr(text, "\nsha256 ");
+	struct sha256 sha;
+
+	if (!line)
+		return false;
+	line++;
+	sha256_init(&sha);
+	sha256_add(&sha, text, (size_t)(line - text));
+	sha256_hex(&sha, sum);
+	if (strncmp(line + strlen("sha256 "), sum, strlen(sum)) != 0 ||
+	    strcmp(line + strlen("sha256 ") + strlen(sum), "\n") != 0)
+		return false;
+	*line = 0;
+	return true;
+}
+
+static bool find_name(const char *const *names, unsigned count, const char *name, unsigned *found)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (strcmp(names[i], name) == 0) {
+			*found = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A whole word that is a number. */
+static bool read_number(const char *word, int64_t *number)
+{
+	char *end;
+
+	if (!word)
+		return false;
+	errno = 0;
+	*number = strtoll(word, &end, 10);
+	return end != word && !*end && errno == 0;
+}
+
+static bool read_offset(const char *word, int32_t *offset)
+{
+	int64_t number;
+
+	if (!read_number(word, &number) || number < INT32_MIN || number > INT32_MAX)
+		return false;
+	*offset = (int32_t)number;
+	return true;
+}
+
+static bool read_path(struct layout *layout, char **words)
+{
+	const char *name = strsep(words, " "), *type = strsep(words, " "), *word;
+	unsigned fact, type_found;
+	struct layout_path *path;
+
+	if (!name || !type || !find_name(fact_names, LAYOUT_FACTS, name, &fact) ||
+	    !find_name(type_names, LAYOUT_TYPES, type, &type_found))
+		return false;
+	path = &layout->path[fact];
+	path->type = (enum layout_type)type_found;
+	if (!read_offset(strsep(words, " "), &path->length))
+		return false;
+	for (path->steps = 0; (word = strsep(words, " ")); path->steps++) {
+		if (path->steps == LAYOUT_STEPS || !read_offset(word, &path->offset[path->steps]))
+			return false;
+	}
+	return path->steps > 0 &&
+	       (fact < LAYOUT_OBJECTS || fact == LAYOUT_OUTER) == (path->type == LAYOUT_POINTER);
+}
+
+static bool read_plan(struct layout *layout, char **words)
+{
+	struct layout_plan_function *plan = &layout->plan[layout->plan_functions];
+	const char *name = strsep(words, " ");
+	int64_t start, end, reg;
+	unsigned event;
+
+	if (!name || !find_name(event_names, LAYOUT_PLAN_EVENTS, name, &event) ||
+	    !read_number(strsep(words, " "), &start) || !read_number(strsep(words, " "), &end) ||
+	    !read_number(strsep(words, " "), &reg) || start < 0 || end <= start || reg < 0 ||
+	    reg > UINT8_MAX || layout->plan_functions == LAYOUT_PLAN_FUNCTIONS)
+		return false;
+	*plan = (struct layout_plan_function){ .start = (uint64_t)start,
+					       .end = (uint64_t)end,
+					       .event = (enum layout_plan_event)event,
+					       .reg = (uint32_t)reg };
+	layout->plan_functions++;
+	return true;
+}
+
+static bool read_step(struct layout *layout, char **words)
+{
+	struct layout_plan_type *type = &layout->type[layout->plan_types];
+	int64_t offset, has_table, has_alias, root;
+
+	if (!read_number(strsep(words, " "), &offset) || offset < 0 ||
+	    !read_number(strsep(words, " "), &has_table) ||
+	    !read_number(strsep(words, " "), &has_alias) ||
+	    !read_number(strsep(words, " "), &root) || !*words ||
+	    layout->plan_types == LAYOUT_PLAN_TYPES || strlen(*words) >= sizeof(type->step))
+		return false;
+	type->type = (uint64_t)offset;
+	type->has_table = has_table != 0;
+	type->has_alias = has_alias != 0;
+	type->root = root != 0;
+	strcpy(type->step, *words);
+	layout->plan_types++;
+	return true;
+}
+
+static bool read_line(struct layout *layout, char *line)
+{
+	const char *key = strsep(&line, " ");
+	int64_t number;
+
+	if (!line)
+		return false;
+	if (strcmp(key, "identity") == 0)
+		return snprintf(layout->identity, sizeof(layout->identity), "%s", line) ==
+		       LAYOUT_IDENTITY_SIZE - 1;
+	if (strcmp(key, "engine") == 0)
+		return snprintf(layout->engine, sizeof(layout->engine), "%s", line) <
+		       (int)sizeof(layout->engine);
+	if (strcmp(key, "verified") == 0) {
+		if (!read_number(line, &number) || number < 0)
+			return false;
+		layout->verified = (uint64_t)number;
+		return true;
+	}
+	if (strcmp(key, "path") == 0)
+		return read_path(layout, &line);
+	if (strcmp(key, "step") == 0)
+		return read_step(layout, &line);
+	return strcmp(key, "plan") == 0 && read_plan(layout, &line);
+}
+
+/* Objects, line and request id can't be missing; nor is a layout of use that nothing verified. */
+static bool is_complete(const struct layout *layout)
+{
+	for (unsigned i = 0; i < LAYOUT_OBJECTS; i++) {
+		if (layout->path[i].type != LAYOUT_POINTER)
+			return false;
+	}
+	return layout->path[LAYOUT_REQUEST_ID].type != LAYOUT_ABSENT &&
+	       layout->path[LAYOUT_LINE].type != LAYOUT_ABSENT && layout->verified > 0;
+}
+
+static bool read_text(struct layout *layout, char *text)
+{
+	char *line;
+
+	*layout = (struct layout){ 0 };
+	if (!check_sum(text) || !(line = strsep(&text, "\n")) || strcmp(line, MAGIC) != 0)
+		return false;
+	while ((line = strsep(&text, "\n")) && *line) {
+		if (!read_line(layout, line))
+			return false;
+	}
+	return is_complete(layout);
+}
+
+/* ---- Load and save ---- */
+
+/* Reads a regular file of less than `room` bytes, and ends it with NUL. */
+static bool read_file(const char *path, char *text, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	size_t size = 0;
+	ssize_t got = -1;
+
+	if (fd < 0)
+		return false;
+	while (size < room) {
+		got = read(fd, text + size, room - size);
+		if (got > 0)
+			size += (size_t)got;
+		else if (got == 0 || errno != EINTR)
+			break;
+	}
+	close(fd);
+	text[size < room ? size : 0] = 0;
+	return got == 0 && strlen(text) == size;
+}
+
+bool layout_load(struct layout *layout, const char *directory, const char *identity,
+		 char error[LAYOUT_ERROR_SIZE])
+{
+	char path[PATH_MAX], text[FILE_ROOM];
+
+	if (!find_file(directory, identity, path, error))
+		return false;
+	if (access(path, F_OK) != 0)
+		return refuse(error,
+			      "%.800s: no layout of this engine: run fbprof calibrate on its file",
+			      path);
+	if (!read_file(path, text, sizeof(text)) || !read_text(layout, text))
+		return refuse(
+			error,
+			"%.800s: is damaged or can't be read: remove it and run fbprof calibrate "
+			"on the engine's file",
+			path);
+	if (strcmp(layout->identity, identity) != 0)
+		return refuse(error,
+			      "%.800s: is of another engine: remove it and run fbprof calibrate on "
+			      "the engine's file",
+			      path);
+	return true;
+}
+
+static bool write_file(int fd, const char *text, size_t size)
+{
+	while (size) {
+		ssize_t put = write(fd, text, size);
+
+		if (put < 0 && errno != EINTR)
+			return false;
+		if (put > 0) {
+			text += put;
+			size -= (size_t)put;
+		}
+	}
+	return fchmod(fd, 0644) == 0 && fsync(fd) == 0;
+}
+
+/* Whoever reads it sees the old file or the new one, never a part. */
+static bool replace_file(const char *path, const char *text, size_t size)
+{
+	char temporary[PATH_MAX + 8];
+	bool written;
+	int fd;
+
+	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	written = write_file(fd, text, size);
+	if (close(fd) == 0 && written && rename(temporary, path) == 0)
+		return true;
+	unlink(temporary);
+	return false;
+}
+
+static bool refuse_to_write(const char *path, char error[LAYOUT_ERROR_SIZE])
+{
+	return refuse(error,
+		      "%.800s: cannot be written: %s: set FBPROF_CACHE to a directory that you may "
+		      "write to",
+		      path, strerror(errno));
+}
+
+bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE])
+{
+	char path[PATH_MAX];
+
+	if (!find_directory(directory, path, error))
+		return false;
+	return (make_directory(path) && access(path, W_OK | X_OK) == 0) ||
+	       refuse_to_write(path, error);
+}
+
+bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE])
+{
+	char parent[PATH_MAX], path[PATH_MAX], text[FILE_ROOM];
+
+	if (!find_directory(directory, parent, error) ||
+	    !find_file(directory, layout->identity, path, error))
+		return false;
+	if (!make_directory(parent) || !replace_file(path, text, write_text(layout, text)))
+		return refuse_to_write(path, error);
+	return true;
+}

@@ -1,0 +1,47 @@
+/*
+ * What a thread executes, read by a layout (layout.h) out of the engine's memory.
+ */
+#ifndef FBPROF_PASSIVE_POSITION_H
+#define FBPROF_PASSIVE_POSITION_H
+
+#include "layout.h"
+#include "process.h"
+
+#define PASSIVE_DEPTH 1024 /* Firebird allows 1000 levels of calls */
+
+enum passive_state {
+	PASSIVE_IDLE, /* not in the engine, or in no request */
+	PASSIVE_BUSY,
+	PASSIVE_TORN, /* it changed while it was read */
+};
+
+struct passive_request {
+	uint64_t request, statement; /* addresses, to read texts by */
+	uint64_t request_id, statement_id;
+	uint32_t line, column;
+};
+
+struct passive_position {
+	uint64_t attachment; /* address */
+	uint64_t attachment_id;
+	uint32_t count;
+	struct passive_request requests[PASSIVE_DEPTH]; /* outermost first */
+};
+
+/*
+ * Reads the position of a thread.  The chain of requests is read before and after its head: what is
+ * BUSY was so at one instant.  Mostly one system call, as what was found last is read ahead; so of one
+ * thread only one caller at a time.
+ */
+enum passive_state passive_read(pid_t process, const struct layout *layout,
+				const struct process_thread *thread,
+				struct passive_position *position);
+
+/* What is read ahead next time, for a thread that has a TLS block; free() frees it.  NULL: no memory. */
+struct passive_ahead *passive_ahead_new(void);
+
+/* A text of an object; "" if there is none or it can't be read.  `size` includes NUL. */
+void passive_text(pid_t process, const struct layout *layout, enum layout_fact fact,
+		  uint64_t object, char *text, size_t size);
+
+#endif

@@ -1,0 +1,724 @@
+/*
+ * See recorder.h.
+ *
+ * What was read out of another program's memory is believed only if it was there twice: a position is
+ * checked by whoever reads it (position.h), and texts are checked here, by reading the position again
+ * after them: if the same request of the same statement is still there, the statement was not freed
+ * meanwhile.
+ */
+#include "recorder.h"
+#include "../sampler/pace.h"
+#include "../sampler/sampler.h"
+#include "passive_log.h"
+#include "plan_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How often the lists of threads are read anew. */
+#define UPDATE_INTERVAL 50000000u
+
+/* If nobody was at work for so long, looks are so much more seldom. */
+#define IDLE_AFTER    200000000u
+#define IDLE_INTERVAL 10000000u
+
+/*
+ * CPU clocks are read once in so many ns of a busy thread, and of several in turn no more often.
+ * Another process's clock may lag behind by a tick of the kernel, thus what it is ahead of the time that
+ * was charged is kept for later, but no more than that: a thread also works between its requests.
+ */
+#define CPU_INTERVAL 4000000u
+#define CPU_LAG	     10000000u
+
+/* A position that changed while it was read is read again so often. */
+#define TRIES 3
+
+/* Attachments whose sessions are open at a time: the one that was idle longest gives way. */
+#define SESSIONS_MAX 256
+
+/* Of SQL texts, what is recorded. */
+#define TEXT_BYTES 65536
+
+/* What is thought to be at an address, and why. */
+struct known_statement {
+	uint64_t fingerprint;		    /* of what was read there last; 0: nothing yet */
+	uint64_t request_id;		    /* that was running it then */
+	struct logged_statement *statement; /* NULL: what was read is not certain */
+	void *witness;			    /* of what was read */
+};
+
+/* An attachment that was seen at work. */
+struct watched_attachment {
+	uint64_t address, id;
+	struct passive_session *session;
+	struct id_table known;	   /* struct known_statement, by address */
+	struct plan_memory *plans; /* NULL: nothing was seen yet */
+	uint64_t last_seen;
+	struct recorder_watch *watch;
+	struct watched_attachment *next;
+};
+
+struct watched_thread {
+	pid_t id;
+	struct watched_attachment *attachment; /* that it worked for last; NULL: none */
+	uint64_t cpu_charged;		       /* of its CPU clock; 0: never read */
+	uint64_t cpu_busy;		       /* ns charged since */
+	uint64_t plan_due;		       /* when its record sources are to be looked at */
+	uint64_t torn;			       /* ns of the looks just before, which were torn */
+};
+
+/* A process. */
+struct recorder_watch {
+	struct recorder_source *source;
+	uint64_t updated, last;		/* look; 0: none yet */
+	struct watched_thread *threads; /* as the source's */
+	uint32_t count;
+	struct recorder_watch *next;
+};
+
+struct recorder {
+	struct recorder_options options;
+	struct recorder_totals totals;
+	struct passive_log log;
+	struct pace pace;
+	uint64_t last_busy, deadline;
+	uint32_t busy_before;
+	struct recorder_watch *watches;
+	struct watched_attachment *attachments;
+	uint32_t attachment_count;
+
+	/* What is being looked at. */
+	struct passive_position position, again; /* and what it is when it is read once more */
+	struct position frames, full;		 /* of its requests; with its record sources */
+	struct logged_statement *statements[PASSIVE_DEPTH]; /* of its requests */
+	struct plan_chain chain;
+	char routine[256], package[256], user[256], database[4096], sql_text[TEXT_BYTES];
+};
+
+/* A thread that is being looked at. */
+struct look {
+	struct recorder *recorder;
+	struct recorder_watch *watch;
+	struct recorder_source *source;
+	const struct process_thread *process_thread;
+	struct watched_thread *thread;
+	uint64_t now, elapsed;
+};
+
+/* Reads the position once more, into `again`. */
+static bool read_again(const struct look *look)
+{
+	return look->source->read(look->source, look->process_thread, &look->recorder->again) ==
+	       PASSIVE_BUSY;
+}
+
+/* ---- Attachments ---- */
+
+static void free_known(void *context, void *value)
+{
+	struct known_statement *known = value;
+
+	(void)context;
+	free(known->witness);
+	free(known);
+}
+
+static void end_attachment(struct recorder *recorder, struct watched_attachment *attachment,
+			   enum log_session_end how)
+{
+	struct recorder_watch *watch = attachment->watch;
+	struct watched_attachment **link = &recorder->attachments;
+
+	passive_session_end(attachment->session, how);
+	for (uint32_t i = 0; i < watch->count; i++) {
+		if (watch->threads[i].attachment == attachment)
+			watch->threads[i].attachment = NULL;
+	}
+	while (*link != attachment)
+		link = &(*link)->next;
+	*link = attachment->next;
+	recorder->attachment_count--;
+	id_table_free(&attachment->known, free_known, NULL);
+	plan_memory_free(attachment->plans);
+	free(attachment);
+}
+
+static void end_longest_idle(struct recorder *recorder)
+{
+	struct watched_attachment *oldest = recorder->attachments;
+
+	for (struct watched_attachment *at = oldest; at; at = at->next) {
+		if (at->last_seen < oldest->last_seen)
+			oldest = at;
+	}
+	end_attachment(recorder, oldest, LOG_END_FINISHED);
+}
+
+static struct watched_attachment *new_attachment(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	const struct passive_position *position = &look->recorder->position;
+	const struct passive_attachment what = { position->attachment_id, recorder->user,
+						 recorder->database, look->source->engine };
+	struct watched_attachment *attachment = calloc(1, sizeof(*attachment));
+
+	if (attachment && id_table_init(&attachment->known))
+		attachment->session = passive_session_start(&recorder->log, &what);
+	if (!attachment || !attachment->session) {
+		if (attachment)
+			id_table_free(&attachment->known, free_known, NULL);
+		free(attachment);
+		recorder->totals.stopped = true;
+		return NULL;
+	}
+	attachment->address = position->attachment;
+	attachment->id = position->attachment_id;
+	attachment->watch = look->watch;
+	attachment->next = recorder->attachments;
+	recorder->attachments = attachment;
+	recorder->attachment_count++;
+	recorder->totals.sessions++;
+	return attachment;
+}
+
+/* The first sight of an attachment.  NULL: it can't be told for certain, or can't be kept. */
+static struct watched_attachment *meet_attachment(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	const struct passive_position *position = &look->recorder->position;
+
+	look->source->text(look->source, LAYOUT_USER, position->attachment, recorder->user,
+			   sizeof(recorder->user));
+	look->source->text(look->source, LAYOUT_DATABASE, position->attachment, recorder->database,
+			   sizeof(recorder->database));
+	if (!read_again(look) || recorder->again.attachment != position->attachment ||
+	    recorder->again.attachment_id != position->attachment_id)
+		return NULL;
+	if (recorder->attachment_count == SESSIONS_MAX)
+		end_longest_idle(recorder);
+	return new_attachment(look);
+}
+
+static bool is_at(const struct watched_attachment *attachment, const struct look *look)
+{
+	const struct passive_position *position = &look->recorder->position;
+
+	return attachment->address == position->attachment &&
+	       attachment->id == position->attachment_id && attachment->watch == look->watch;
+}
+
+/* The attachment that the thread works for becomes the thread's.  False: see meet_attachment(). */
+static bool find_attachment(const struct look *look)
+{
+	struct watched_attachment *attachment = look->thread->attachment;
+
+	if (attachment && is_at(attachment, look))
+		return true;
+	attachment = look->recorder->attachments;
+	while (attachment && !is_at(attachment, look))
+		attachment = attachment->next;
+	look->thread->attachment = attachment ? attachment : meet_attachment(look);
+	return look->thread->attachment != NULL;
+}
+
+/* ---- Statements and lines ---- */
+
+static bool read_name(const struct look *look, enum layout_fact fact, uint64_t statement)
+{
+	char *name = look->recorder->routine;
+
+	look->source->text(look->source, fact, statement, name, sizeof(look->recorder->routine));
+	return *name != 0;
+}
+
+/* What is at an address: an SQL text, or a routine, or one of the engine's own statements. */
+static struct passive_statement read_statement(const struct look *look, uint64_t statement)
+{
+	struct recorder *recorder = look->recorder;
+	struct recorder_source *source = look->source;
+	struct passive_statement what = { "BLOCK", recorder->routine, recorder->package,
+					  recorder->sql_text };
+	enum layout_fact package = LAYOUT_FACTS;
+
+	*recorder->routine = *recorder->package = 0;
+	source->text(source, LAYOUT_SQL_TEXT, statement, recorder->sql_text, TEXT_BYTES);
+	if (read_name(look, LAYOUT_PROCEDURE, statement)) {
+		what.type = "PROCEDURE";
+		package = LAYOUT_PROCEDURE_PACKAGE;
+	} else if (read_name(look, LAYOUT_FUNCTION, statement)) {
+		what.type = "FUNCTION";
+		package = LAYOUT_FUNCTION_PACKAGE;
+	} else if (read_name(look, LAYOUT_TRIGGER, statement)) {
+		what.type = "TRIGGER";
+	}
+	if (package != LAYOUT_FACTS)
+		source->text(source, package, statement, recorder->package,
+			     sizeof(recorder->package));
+	return what;
+}
+
+/* Whether the thread is still in the request at this depth, so that what it leads to is still there. */
+static bool is_still_there(const struct look *look, uint32_t depth)
+{
+	const struct passive_request *before = &look->recorder->position.requests[depth];
+	const struct passive_request *now = &look->recorder->again.requests[depth];
+
+	return read_again(look) && look->recorder->again.count > depth &&
+	       now->request_id == before->request_id && now->request == before->request &&
+	       now->statement == before->statement;
+}
+
+static struct known_statement *find_known(struct watched_attachment *attachment, uint64_t address)
+{
+	struct known_statement *known = id_table_get(&attachment->known, (int64_t)address);
+
+	if (known)
+		return known;
+	known = calloc(1, sizeof(*known));
+	if (known && !id_table_put(&attachment->known, (int64_t)address, known)) {
+		free(known);
+		known = NULL;
+	}
+	return known;
+}
+
+/* Whether what is at the address is still what was there, as the same request or the same texts are. */
+static bool is_known(const struct look *look, const struct passive_request *request,
+		     struct known_statement *known)
+{
+	return known->request_id == request->request_id ||
+	       look->source->is_same(look->source, request->statement, &known->witness);
+}
+
+/*
+ * The statement of a request, written to the log if it is new.  NULL: what it is can't be told for
+ * certain this time, or can't be kept.
+ *
+ * A statement is known by its address, but only as long as the same request runs it: another may be
+ * there next time.  A short request is hardly ever still there when its statement's texts have been
+ * read; then the same texts at two looks will do.
+ */
+static struct logged_statement *find_statement(const struct look *look, uint32_t depth)
+{
+	const struct passive_request *request = &look->recorder->position.requests[depth];
+	struct watched_attachment *attachment = look->thread->attachment;
+	struct known_statement *known = find_known(attachment, request->statement);
+	struct passive_statement what;
+	uint64_t fingerprint;
+
+	if (!known)
+		return NULL;
+	if (known->statement && is_known(look, request, known)) {
+		known->request_id = request->request_id;
+		return known->statement;
+	}
+	free(known->witness);
+	known->witness = NULL;
+	what = read_statement(look, request->statement);
+	look->source->is_same(look->source, request->statement, &known->witness);
+	fingerprint = passive_statement_fingerprint(&what);
+	if (known->fingerprint != fingerprint) {
+		known->fingerprint = fingerprint;
+		known->statement = NULL;
+		if (!is_still_there(look, depth))
+			return NULL;
+	}
+	if (!known->statement)
+		known->statement =
+			passive_session_statement(attachment->session, &what, fingerprint);
+	if (!known->statement)
+		look->recorder->totals.stopped = true;
+	known->request_id = request->request_id;
+	return known->statement;
+}
+
+/* Makes frames of the position.  False: it has to be dropped. */
+static bool make_frames(const struct look *look)
+{
+	const struct passive_position *position = &look->recorder->position;
+	struct passive_session *session = look->thread->attachment->session;
+
+	look->recorder->frames.count = position->count;
+	for (uint32_t i = 0; i < position->count; i++) {
+		const struct passive_request *request = &position->requests[i];
+		struct logged_statement *statement = find_statement(look, i);
+		uint32_t cell = 0;
+
+		if (!statement)
+			return false;
+		look->recorder->statements[i] = statement;
+		if (request->line)
+			cell = passive_session_line(session, statement, request->line,
+						    request->column);
+		if (request->line && !cell) {
+			look->recorder->totals.stopped = true;
+			return false;
+		}
+		look->recorder->frames.frames[i] =
+			frame_make(FRAME_REQUEST, statement->index, cell);
+	}
+	return true;
+}
+
+/* ---- Record sources ---- */
+
+/* One that is new is known for certain at its second sight: NULL until then. */
+static const struct logged_source *find_source(const struct look *look,
+					       struct logged_statement *statement,
+					       const struct plan_source *source,
+					       const struct logged_source *parent)
+{
+	const struct passive_source what = { source->cursor, source->id, source->type,
+					     source->root ? NULL : parent };
+	struct logged_source *logged = passive_session_find_source(statement, &what);
+	char step[1024];
+
+	if (logged)
+		return logged;
+	look->source->step(look->source, source, step, sizeof(step));
+	logged = passive_session_source(look->thread->attachment->session, statement, &what,
+					*step ? step : "Record source");
+	if (!logged)
+		look->recorder->totals.stopped = true;
+	return logged && logged->cell ? logged : NULL;
+}
+
+/* Adds the record sources of a request, outermost first.  False: one isn't known for certain. */
+static bool add_sources(const struct look *look, uint32_t depth, struct position *full)
+{
+	const struct plan_chain *chain = &look->recorder->chain;
+	struct logged_statement *statement = look->recorder->statements[depth];
+	const struct logged_source *logged = NULL;
+
+	for (uint32_t i = chain->count; i-- > 0;) {
+		const struct plan_source *source = &chain->sources[i];
+
+		if (source->request != look->recorder->position.requests[depth].request)
+			continue;
+		logged = find_source(look, statement, source, logged);
+		if (!logged || full->count == FRAME_STACK_ROOM)
+			return false;
+		full->frames[full->count++] =
+			frame_make(FRAME_RECORD_SOURCE, statement->index,
+				   logged->cell + (source->event == LAYOUT_PLAN_FETCH));
+	}
+	return true;
+}
+
+/* Remembers where in plans the thread is, if that was just read. */
+static void note_plan(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	struct watched_attachment *attachment = look->thread->attachment;
+
+	if (!recorder->chain.whole && !recorder->chain.count)
+		return;
+	recorder->full.count = 0;
+	for (uint32_t i = 0; i < recorder->frames.count; i++) {
+		if (recorder->full.count == FRAME_STACK_ROOM)
+			return;
+		recorder->full.frames[recorder->full.count++] = recorder->frames.frames[i];
+		if (!add_sources(look, i, &recorder->full))
+			return;
+	}
+	if (!attachment->plans)
+		attachment->plans = plan_memory_new();
+	if (attachment->plans)
+		plan_memory_put(attachment->plans, &recorder->frames, &recorder->full);
+}
+
+/* Of many threads at work each is looked at more seldom. */
+#define PLAN_THREADS 8
+
+static bool is_plan_due(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	uint64_t interval = recorder->options.plan_interval;
+
+	if (!interval || !look->source->read_plan || look->now < look->thread->plan_due)
+		return false;
+	if (recorder->busy_before > PLAN_THREADS)
+		interval = interval * recorder->busy_before / PLAN_THREADS;
+	look->thread->plan_due = look->now + interval / 2 + pace_random(&recorder->pace, interval);
+	return true;
+}
+
+/* ---- One look ---- */
+
+static void add(uint64_t *word, uint64_t value)
+{
+	atomic_store_explicit((_Atomic uint64_t *)word, *word + value, memory_order_relaxed);
+}
+
+/*
+ * How long the thread ran of the time since its CPU clock was read last; 0 as a rule: it is not to be
+ * read yet.  A wait is only told when it was seen, so a thread that is new ran all the time.
+ */
+static uint64_t cpu_time(const struct look *look)
+{
+	struct watched_thread *thread = look->thread;
+	uint64_t clock, ran;
+
+	thread->cpu_busy += look->elapsed;
+	if (thread->cpu_busy < (uint64_t)CPU_INTERVAL * look->recorder->busy_before)
+		return 0;
+	clock = look->source->cpu_time(look->source, thread->id);
+	if (!clock)
+		return 0;
+	if (!thread->cpu_charged)
+		thread->cpu_charged = clock > thread->cpu_busy ? clock - thread->cpu_busy : 0;
+	ran = clock > thread->cpu_charged ? clock - thread->cpu_charged : 0;
+	if (ran > thread->cpu_busy)
+		ran = thread->cpu_busy;
+	thread->cpu_charged += ran;
+	if (clock > thread->cpu_charged + CPU_LAG)
+		thread->cpu_charged = clock - CPU_LAG;
+	thread->cpu_busy = 0;
+	return ran;
+}
+
+static void charge(const struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+	struct passive_session *session = look->thread->attachment->session;
+	const struct sample sample = { .time = look->elapsed, .cpu_time = cpu_time(look) };
+
+	if (!call_tree_charge(session->tree, &recorder->frames, &sample)) {
+		recorder->totals.stopped = true;
+		return;
+	}
+	add(&session->totals->wakeups, 1);
+	add(&session->totals->stretched, pace_is_stretched(&recorder->pace));
+	add(&session->totals->samples, 1);
+	add(&session->totals->sampled_time, look->elapsed);
+	recorder->totals.samples++;
+	recorder->totals.time += look->elapsed;
+}
+
+/*
+ * A look that told nothing certain.  Its time goes to the position at the next look, if the thread is
+ * still at work then: where requests are short, looks are often torn, and their share would be lost.
+ * It is counted with the last attachment that was seen, if any.
+ */
+static void drop(const struct look *look)
+{
+	struct watched_attachment *attachment = look->thread->attachment;
+
+	look->recorder->totals.torn++;
+	look->thread->torn += look->elapsed;
+	if (!attachment)
+		return;
+	add(&attachment->session->totals->torn_samples, 1);
+	add(&attachment->session->totals->torn_time, look->elapsed);
+}
+
+static enum passive_state read_position(const struct look *look)
+{
+	enum passive_state state = PASSIVE_TORN;
+
+	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
+		state = look->source->read(look->source, look->process_thread,
+					   &look->recorder->position);
+	return state;
+}
+
+static void look_at(struct look *look)
+{
+	enum passive_state state = read_position(look);
+	bool with_plan = state == PASSIVE_BUSY && is_plan_due(look);
+
+	if (with_plan)
+		state = look->source->read_plan(look->source, look->process_thread,
+						&look->recorder->position, &look->recorder->chain);
+	if (state == PASSIVE_IDLE) {
+		look->thread->torn = 0;
+		return;
+	}
+	look->recorder->totals.busy++;
+	look->recorder->last_busy = look->now;
+	if (state == PASSIVE_TORN || !find_attachment(look) || !make_frames(look)) {
+		drop(look);
+		return;
+	}
+	look->thread->attachment->last_seen = look->now;
+	look->elapsed += look->thread->torn;
+	look->thread->torn = 0;
+	if (with_plan)
+		note_plan(look);
+	if (look->thread->attachment->plans)
+		plan_memory_complete(look->thread->attachment->plans, &look->recorder->frames);
+	charge(look);
+}
+
+/* ---- Processes ---- */
+
+static void end_watch(struct recorder *recorder, struct recorder_watch *watch,
+		      enum log_session_end how)
+{
+	struct watched_attachment *attachment = recorder->attachments, *next;
+
+	for (; attachment; attachment = next) {
+		next = attachment->next;
+		if (attachment->watch == watch)
+			end_attachment(recorder, attachment, how);
+	}
+	for (struct recorder_watch **link = &recorder->watches; *link; link = &(*link)->next) {
+		if (*link == watch) {
+			*link = watch->next;
+			break;
+		}
+	}
+	watch->source->watch = NULL;
+	free(watch->threads);
+	free(watch);
+}
+
+/* What is known of a thread stays with it. */
+static const struct watched_thread *find_thread(const struct recorder_watch *watch, pid_t id)
+{
+	for (uint32_t i = 0; i < watch->count; i++) {
+		if (watch->threads[i].id == id)
+			return &watch->threads[i];
+	}
+	return NULL;
+}
+
+/* False: the process has ended, or memory is out; nobody looks at it any more. */
+static bool update(struct recorder_watch *watch)
+{
+	struct recorder_source *source = watch->source;
+	struct watched_thread *threads;
+
+	if (!source->update(source))
+		return false;
+	threads = calloc(source->count + 1, sizeof(*threads));
+	if (!threads)
+		return false;
+	for (uint32_t i = 0; i < source->count; i++) {
+		const struct watched_thread *known = find_thread(watch, source->threads[i].id);
+
+		if (known)
+			threads[i] = *known;
+		threads[i].id = source->threads[i].id;
+	}
+	free(watch->threads);
+	watch->threads = threads;
+	watch->count = source->count;
+	return true;
+}
+
+static void look_at_process(struct recorder *recorder, struct recorder_watch *watch, uint64_t now)
+{
+	uint64_t elapsed = watch->last && now > watch->last ? now - watch->last : 0;
+
+	watch->last = now;
+	if (!watch->threads || now - watch->updated >= UPDATE_INTERVAL) {
+		watch->updated = now;
+		if (!update(watch)) {
+			watch->source->ended = true;
+			end_watch(recorder, watch, LOG_END_DISPOSED);
+			return;
+		}
+	}
+	watch->source->begin_look(watch->source);
+	for (uint32_t i = 0; i < watch->count; i++) {
+		struct look look = {
+			recorder,	    watch, watch->source, &watch->source->threads[i],
+			&watch->threads[i], now,   elapsed
+		};
+
+		if (look.process_thread->tls)
+			look_at(&look);
+	}
+}
+
+/* ---- The recorder ---- */
+
+uint64_t recorder_look(struct recorder *recorder, uint64_t now)
+{
+	uint64_t interval = recorder->options.interval;
+	struct recorder_watch *watch = recorder->watches, *next;
+
+	if (!recorder->last_busy)
+		recorder->last_busy = now;
+	recorder->totals.busy = 0;
+	for (; watch; watch = next) {
+		next = watch->next;
+		look_at_process(recorder, watch, now);
+	}
+	recorder->busy_before = recorder->totals.busy ? recorder->totals.busy : 1;
+	recorder->totals.looks++;
+	pace_keep(&recorder->pace, now);
+	if (now - recorder->last_busy > IDLE_AFTER && interval < IDLE_INTERVAL)
+		interval = IDLE_INTERVAL;
+	pace_next(&recorder->pace, pace_interval(&recorder->pace, interval), now,
+		  &recorder->deadline);
+	return recorder->deadline;
+}
+
+bool recorder_add(struct recorder *recorder, struct recorder_source *source)
+{
+	struct recorder_watch *watch = calloc(1, sizeof(*watch));
+
+	if (!watch)
+		return false;
+	watch->source = source;
+	watch->next = recorder->watches;
+	recorder->watches = watch;
+	source->watch = watch;
+	source->ended = false;
+	return true;
+}
+
+void recorder_remove(struct recorder *recorder, struct recorder_source *source)
+{
+	if (source->watch)
+		end_watch(recorder, source->watch, LOG_END_FINISHED);
+}
+
+struct recorder *recorder_new(const struct recorder_options *options, char *error,
+			      size_t error_size)
+{
+	struct recorder *recorder = calloc(1, sizeof(*recorder));
+	struct log *log = log_get();
+	struct timespec time;
+
+	if (!recorder) {
+		snprintf(error, error_size, "out of memory: free some");
+		return NULL;
+	}
+	if (!log_acquire(log, &options->log, error, error_size)) {
+		free(recorder);
+		return NULL;
+	}
+	recorder->options = *options;
+	passive_log_init(&recorder->log, log);
+	recorder->log.sql_text = options->sql_text;
+	recorder->log.interval = options->interval;
+	recorder->log.in_process = options->in_process;
+	recorder->busy_before = 1;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	pace_init(&recorder->pace, (uint64_t)time.tv_nsec, options->share, SAMPLER_INTERVAL_MAX);
+	return recorder;
+}
+
+void recorder_free(struct recorder *recorder)
+{
+	while (recorder->watches)
+		end_watch(recorder, recorder->watches, LOG_END_FINISHED);
+	passive_log_close(&recorder->log);
+	log_release(recorder->log.log);
+	free(recorder);
+}
+
+const struct recorder_totals *recorder_totals(const struct recorder *recorder)
+{
+	return &recorder->totals;
+}
+
+const char *recorder_path(const struct recorder *recorder)
+{
+	return log_path(recorder->log.log);
+}

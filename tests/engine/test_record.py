@@ -1,0 +1,413 @@
+"""Passive mode: `fbprof record` and `fbprof top` of servers that know nothing of it, and MODE=PASSIVE in one."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import firebird_env as env
+
+TRIES = 3
+
+SHOP = env.REPOSITORY / 'demo/shop.sql'
+
+# The demo's clients in small, one after another.
+WORK = '''
+set term ^ ;
+execute block as
+  declare i integer = 0;
+  declare order_id integer;
+  declare total numeric(12, 2);
+begin
+  while (i < 250) do
+  begin
+    execute procedure shop.place_order(1, 1 + mod(i * 2 + 1, 500), i * 13, 12) returning_values order_id, total;
+    i = i + 1;
+  end
+end^
+execute block as
+  declare i integer = 0;
+  declare seen integer = 0;
+begin
+  while (i < 6) do
+  begin
+    for select c.path from catalogue(1, 1500) c as cursor page do
+      seen = seen + 1;
+    i = i + 1;
+  end
+end^
+set term ; ^
+select count(*) from categories c left join sales.slow_movers(c.id, 3) m on 1 = 1 where c.id between 122 and 151;
+'''
+
+SESSION = "select rdb$profiler.start_session('demo', null, null, null, 'MODE=MEASURED') from rdb$database;\n{}\n" \
+          'execute procedure rdb$profiler.finish_session(true);\n'
+
+
+def fbprof(*arguments, layouts: Path | None = None, check: bool = True) -> subprocess.CompletedProcess:
+    extra = {'FBPROF_CACHE': str(layouts)} if layouts else {}
+    return env.run([env.FBPROF, *arguments], env.environment(**extra), check=check)
+
+
+def record(pid: int, directory: Path, layouts: Path, *arguments) -> subprocess.Popen:
+    """fbprof record in the background; finished() has its log."""
+    return subprocess.Popen([env.FBPROF, 'record', '--pid', str(pid), '-o', directory, *map(str, arguments)],
+                            env=env.environment(FBPROF_CACHE=str(layouts)), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: subprocess.Popen) -> Path:
+    out, error = process.communicate(timeout=env.PATIENCE)
+    assert (process.returncode, error) == (0, ''), (process.returncode, out, error)
+    assert re.match(r'\d+ samples of \d+ attachments in [\d.]+ m?s, with [\d.]+ % of a CPU', out)
+    return Path(out.splitlines()[-1].split(': ')[-1])
+
+
+def table(log: Path, name: str) -> list[dict]:
+    text = env.run([env.FBPROF_DUMP, '--table', name, log]).stdout
+    return list(csv.DictReader(text.splitlines(keepends=True)))
+
+
+def names_of_statements(log: Path) -> dict:
+    """(profile_id, statement_id) → the routine, or the beginning of the text."""
+    return {(row['profile_id'], row['statement_id']):
+            '.'.join(filter(None, (row['package_name'], row['routine_name']))) or row['sql_text'][:40]
+            for row in table(log, 'statements')}
+
+
+def shares(log: Path) -> tuple[Counter, Counter]:
+    """Percent of all self time: by statement, with its record sources; and by statement and line, without them."""
+    names = names_of_statements(log)
+    statements, lines = Counter(), Counter()
+    for row in table(log, 'psql_stats'):
+        name = names[row['profile_id'], row['statement_id']]
+        statements[name] += int(row['self_time'])
+        lines[name, int(row['line_num'])] += int(row['self_time'])
+    for row in table(log, 'record_source_stats'):
+        statements[names[row['profile_id'], row['statement_id']]] += (int(row['open_self_time'] or 0)
+                                                                      + int(row['fetch_self_time'] or 0))
+    whole = statements.total()
+    return tuple(Counter({key: 100 * time / whole for key, time in counts.items()}) for counts in (statements, lines))
+
+
+def lines_of_sessions(log: Path) -> dict[str, Counter]:
+    """Attachment → samples by line number."""
+    attachments = {row['profile_id']: row['attachment_id'] for row in table(log, 'sessions')
+                   if 'security' not in row['database']}
+    found: dict[str, Counter] = {}
+    for row in table(log, 'psql_stats'):
+        if row['profile_id'] in attachments:
+            found.setdefault(attachments[row['profile_id']], Counter())[int(row['line_num'])] += int(row['samples'])
+    return found
+
+
+# Truth -------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope='module')
+def shop(session_scratch) -> Path:
+    root = env.make_root(session_scratch / 'shop-root')
+    database = session_scratch / 'shop.fdb'
+    env.isql(root, f"create database '{database}' default character set utf8;\n{SHOP.read_text()}")
+    return database
+
+
+def measured_shares(scratch, shop, root, profiler, attempt):
+    database = shutil.copy(shop, scratch / 'measured.fdb')
+    log_dir = scratch / f'measured-{attempt}'
+    env.isql(root, f"connect '{database}';\n" + SESSION.format(WORK), preload=profiler, log_dir=log_dir)
+    return shares(env.logs(log_dir)[0])
+
+
+def passive_shares(scratch, shop, root, layouts, attempt):
+    database = shutil.copy(shop, scratch / 'passive.fdb')
+    script = scratch / 'work.sql'
+    # Once it is connected the engine is there, and its file can be identified.
+    script.write_text(f"connect '{database}';\nshell sleep 0.5;\n{WORK}")
+    with subprocess.Popen([root / 'bin/isql-fb', '-q', '-bail', '-ch', 'utf8', '-i', script],
+                          env=env.environment(root), stdout=subprocess.DEVNULL) as isql:
+        env.wait_until(lambda: any('libfbclient' in line for line in env.mappings(isql.pid)), 'isql is loaded')
+        log = finished(record(isql.pid, scratch / f'passive-{attempt}', layouts))
+    assert isql.returncode == 0
+    return shares(log)
+
+
+def test_shares_are_those_of_measured_mode(scratch, shop, root, profiler, layouts):
+    """On the demo's work: each statement, and the hot line that needs no record source, within 3 points."""
+    seen = []
+    for attempt in range(TRIES):
+        statements, lines = measured_shares(scratch, shop, root, profiler, attempt)
+        found_statements, found_lines = passive_shares(scratch, shop, root, layouts, attempt)
+        differences = {name: (round(statements[name], 1), round(found_statements[name], 1))
+                       for name in statements | found_statements
+                       if abs(statements[name] - found_statements[name]) > 3}
+        hot = max((line for line in lines if line[0] == 'INVOICES.CHECKSUM'), key=lines.get)
+        assert found_statements.most_common(1)[0][0] == statements.most_common(1)[0][0]
+        if not differences and abs(lines[hot] - found_lines[hot]) <= 3:
+            return
+        seen.append(f'{differences}, {hot}: {lines[hot]:.1f} and {found_lines[hot]:.1f}')
+    pytest.fail(f'measured, passive, in {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
+
+
+# Servers -----------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def two_clients(server, database, root):
+    """One is in a loop of one line for ever, one fetches rows of a block."""
+    with env.Endless(server.dsn(database), 'busy', 'off', root=root) as first, \
+            env.Endless(server.dsn(database), 'rows', 'off', root=root) as second:
+        yield first, second
+
+
+@pytest.mark.parametrize('mode', ['Super', 'Classic'])
+def test_server_from_outside(scratch, database, root, layouts, mode):
+    """Never restarted, never preloaded; in Classic connections come after the start, each with its own process."""
+    with env.Server(scratch / 'server', mode) as server:
+        recorder = record(server.pid, scratch / 'log', layouts)
+        with two_clients(server, database, root) as (first, second):
+            second.seen(2000)
+            time.sleep(1)
+            second.seen(3000)
+            recorder.send_signal(signal.SIGINT)
+            log = finished(recorder)
+        server.check_log()
+    sessions = {row['attachment_id']: row for row in table(log, 'sessions') if row['database'] == str(database)}
+    assert set(sessions) == {str(first.attachment_id), str(second.attachment_id)}
+    for row in sessions.values():
+        assert row['user_name'] == env.USER.upper()
+        assert row['database'] == str(database)
+        assert (row['mode'], row['sampling_interval'], row['end_reason']) == ('passive', '1000000', 'finished')
+    lines = lines_of_sessions(log)
+    assert set(lines[str(first.attachment_id)]) == {1}
+    assert set(lines[str(second.attachment_id)]) <= {4, 5, 6, 7, 8, 9}
+    texts = [row['sql_text'] for row in table(log, 'statements')]
+    assert sum(text.startswith('execute block as declare i bigint') for text in texts) == 1
+    report = env.run([env.FBPROF, 'report', log]).stdout
+    assert re.search(r'^ *% +self +wait +total +samples +line +where$', report, re.MULTILINE)
+    assert 'passive every 1.000 ms, from another process' in report
+
+
+def test_process_that_ends(scratch, database, root, layouts):
+    """The recording ends with it, and so do its sessions."""
+    with env.Endless(database, 'busy', 'off', root=root) as client:
+        recorder = record(client.executor, scratch / 'log', layouts)
+        time.sleep(0.5)
+        os.kill(client.executor, signal.SIGKILL)
+        log = finished(recorder)
+    row, = table(log, 'sessions')
+    assert row['end_reason'] == 'detached'
+    assert int(row['samples']) > 50
+
+
+def test_killed_recorder(scratch, database, root, layouts):
+    """What had been sampled is in the log; the server goes on."""
+    with env.Endless(database, 'joins', 'off', root=root) as client:
+        recorder = record(client.executor, scratch / 'log', layouts)
+        env.wait_until(lambda: env.logs(scratch / 'log') and table(env.logs(scratch / 'log')[0], 'sessions'), 'a session')
+        time.sleep(0.5)
+        recorder.kill()
+        recorder.communicate()
+        client.seen(client.seen(1) + 10)
+    row, = table(env.logs(scratch / 'log')[0], 'sessions')
+    assert row['end_reason'] == 'killed'
+    assert int(row['samples']) > 20
+
+
+# Inside a server ---------------------------------------------------------------------------------
+
+def traces(pid: int) -> list[str]:
+    return ([name for name in env.threads(pid).values() if name.startswith('fbprof')]
+            + [target for target in env.descriptors(pid).values() if 'fbprof' in target])
+
+
+@pytest.mark.parametrize('mode', ['Super', 'Classic'])
+def test_in_process(scratch, database, root, profiler, layouts, mode):
+    """From the first connection on; switched off, it holds no file and uses no CPU; sessions work beside it."""
+    with env.Server(scratch / 'server', mode, preload=profiler,
+                    extra={'FBPROF_OPTIONS': 'MODE=PASSIVE', 'FBPROF_CACHE': str(layouts)}) as server:
+        with two_clients(server, database, root) as (first, second), \
+                env.Attachment(server.dsn(database), root) as client:
+            pid = first.executor
+            for client_pid in first.executor, second.executor:
+                env.wait_until(lambda: fbprof('passive', 'status', '--pid', client_pid).stdout.startswith('on, to '),
+                               'recording')
+            client.start_session('beside it', 'MODE=COARSE')
+            client.run('select count(*) from num')
+            client.finish_session()
+            second.seen(second.seen(1) + 2000)
+            assert fbprof('passive', 'off', '--pid', pid).stdout == 'off\n'
+            assert [trace for trace in traces(pid) if trace.endswith('.fbprof')] == []
+            thread, = [thread for thread, name in env.threads(pid).items() if name == 'fbprof-passive']
+            before = Path(f'/proc/{pid}/task/{thread}/schedstat').read_text()
+            time.sleep(0.3)
+            assert Path(f'/proc/{pid}/task/{thread}/schedstat').read_text() == before
+            on = fbprof('passive', 'on', '--pid', pid).stdout
+            assert on.startswith('on, ')
+            time.sleep(0.3)
+        server.check_log()
+    logs = env.logs(server.log_dir)
+    # The server's own work in its security database has sessions, too.
+    sessions = [row for log in logs for row in table(log, 'sessions') if row['database'] == str(database)]
+    by_mode = Counter(row['mode'] for row in sessions)
+    assert by_mode['coarse'] == 1
+    assert sum(row['attachment_id'] == str(first.attachment_id) for row in sessions) == 2
+    assert sum(row['attachment_id'] == str(second.attachment_id) for row in sessions) >= 1
+    assert {row['end_reason'] for row in sessions if row['mode'] == 'passive'} <= {'finished', 'detached'}
+
+
+def test_embedded_from_start_to_end(scratch, database, root, profiler, layouts):
+    """The log is closed when the process ends."""
+    env.isql(root, f"connect '{database}';\nset term ^;\nexecute block as declare i integer = 0;"
+                   ' begin while (i < 10000000) do i = i + 1; end^\n', preload=profiler,
+             log_dir=scratch / 'log', FBPROF_OPTIONS='MODE=PASSIVE,SAMPLING_INTERVAL=200,SQL_TEXT=HASH',
+             FBPROF_CACHE=str(layouts))
+    log, = env.logs(scratch / 'log')
+    assert 'state          closed\n' in env.run([env.FBPROF_DUMP, '--info', log]).stdout
+    assert {row['sampling_interval'] for row in table(log, 'sessions')} == {'200000'}
+    assert {row['sql_text'][:5] for row in table(log, 'statements') if row['sql_text']} == {'hash:'}
+
+
+def test_nobody_asked_for_it(scratch, database, root, profiler):
+    with env.Endless(database, 'joins', 'off', root=root, preload=profiler, log_dir=scratch / 'log') as client:
+        client.seen(3)
+        assert traces(client.executor) == []
+        refused = fbprof('passive', 'on', '--pid', client.executor, check=False)
+    assert refused.returncode == 1
+    assert re.fullmatch(r'fbprof: process \d+: has no recorder to switch: .*MODE=PASSIVE.*record --pid \d+ .*\n',
+                        refused.stderr)
+    assert not (scratch / 'log').exists()
+
+
+def test_unknown_layout_in_process(scratch, database, root, profiler):
+    """One line in firebird.log, and queries as ever."""
+    empty = scratch / 'empty'
+    empty.mkdir()
+    with env.Endless(database, 'joins', 'off', root=root, preload=profiler, log_dir=scratch / 'log',
+                     FBPROF_OPTIONS='MODE=PASSIVE', FBPROF_CACHE=str(empty)) as client:
+        client.seen(3)
+        status = env.wait_until(lambda: [answer for answer in [fbprof('passive', 'status', '--pid', client.executor,
+                                                                      check=False)] if answer.returncode], 'failure')
+        client.seen(10)
+    assert 'fbprof calibrate' in status[0].stderr
+
+
+# What can't be recorded --------------------------------------------------------------------------
+
+def test_refusals(scratch, database, root, layouts):
+    empty = scratch / 'empty'
+    empty.mkdir()
+    log_dir = scratch / 'log'
+    for arguments, sentence in {
+        ('--pid', os.getpid()): r'process \d+: not a Firebird process.*',
+        ('--pid', 2 ** 22 + 1): r'process \d+: no such process.*',
+    }.items():
+        done = fbprof('record', *arguments, '-o', log_dir, layouts=layouts, check=False)
+        assert (done.returncode, done.stdout) == (1, '')
+        assert re.fullmatch(rf'fbprof: {sentence}\n', done.stderr), done.stderr
+    with env.Endless(database, 'busy', 'off', root=root) as client:
+        done = fbprof('record', '--pid', client.executor, '-o', log_dir, layouts=empty, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(r'fbprof: process \d+: .*no layout of this engine: run fbprof calibrate.*\n', done.stderr)
+    assert env.logs(log_dir) == [], 'an empty log was left'
+
+
+@pytest.mark.parametrize('arguments', [
+    ['record'],
+    ['record', '--pid', '0'],
+    ['record', '--pid', '1', '--interval', '49'],
+    ['record', '--pid', '1', '--duration', '-1'],
+    ['record', '--pid', '1', '--share', '0'],
+    ['record', '--pid', '1', '--sql-text', 'some'],
+    ['record', '--pid', '1', 'a.fbprof'],
+    ['passive', '--pid', '1'],
+    ['passive', 'maybe', '--pid', '1'],
+    ['passive', 'on'],
+    ['top'],
+    ['top', 'a.fbprof', '--pid', '1'],
+    ['top', '--pid', '1', '--delay', '0', '--once'],
+    ['top', '--pid', '1'],  # no terminal
+])
+def test_misuse(arguments):
+    done = fbprof(*arguments, check=False)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert re.fullmatch(r'fbprof: .*: see fbprof \w+ --help\n', done.stderr)
+
+
+# The screen --------------------------------------------------------------------------------------
+
+def test_top_as_text(scratch, database, root, layouts):
+    with env.Endless(database, 'busy', 'off', root=root) as client:
+        done = fbprof('top', '--once', '--delay', '0.5', '--pid', client.executor, layouts=layouts)
+        assert f'pid {client.executor} on ' in done.stdout
+        assert re.search(rf'^█+ 100.0 100.0 .* {client.attachment_id} SYSDBA {database}$', done.stdout, re.MULTILINE)
+        assert re.search(r'^█+ 100.0 100.0 .*  execute block as declare i bigint', done.stdout, re.MULTILINE)
+        assert re.search(r'^█+ +[\d.]+ +[\d.]+ .*  1:\d+ execute block as declare', done.stdout, re.MULTILINE)
+        recorder = record(client.executor, scratch / 'log', layouts)
+        env.wait_until(lambda: env.logs(scratch / 'log'), 'a log')
+        time.sleep(0.5)
+        done = fbprof('top', '--once', env.logs(scratch / 'log')[0])
+        assert 'execute block as declare i bigint' in done.stdout
+        recorder.send_signal(signal.SIGTERM)
+        finished(recorder)
+
+
+def run_on_terminal(arguments, layouts, act, term='xterm') -> tuple[int, bytes]:
+    """Exit code, and what the terminal was sent; act(process, master) does something meanwhile."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([env.FBPROF, *map(str, arguments)], stdin=slave, stdout=slave, stderr=slave,
+                               env=env.environment(FBPROF_CACHE=str(layouts), TERM=term, LC_ALL='C.UTF-8'))
+    os.close(slave)
+    sent = b''
+    deadline = time.monotonic() + env.PATIENCE
+    acted = False
+    while time.monotonic() < deadline:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                part = os.read(master, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            sent += part
+        if not acted and b'line' in sent:
+            acted = True
+            act(process, master)
+    os.close(master)
+    return process.wait(env.PATIENCE), sent
+
+
+@pytest.mark.parametrize('end', ['q', signal.SIGINT, signal.SIGTERM])
+def test_top_on_a_terminal(database, root, layouts, end):
+    """The terminal is as before at the end: the other screen is left, the cursor is there."""
+    def act(process, master):
+        time.sleep(0.5)
+        if end == 'q':
+            os.write(master, b'q')
+        else:
+            process.send_signal(end)
+
+    with env.Endless(database, 'busy', 'off', root=root) as client:
+        status, sent = run_on_terminal(['top', '--pid', client.executor, '--delay', '0.2'], layouts, act)
+    assert status == 0
+    assert sent.startswith(b'\x1b[?1049h')
+    assert b'execute block as declare' in sent
+    assert sent.rindex(b'\x1b[?1049l') > sent.rindex(b'\x1b[?1049h')
+    assert sent.rindex(b'\x1b[?12l\x1b[?25h') > sent.rindex(b'\x1b[?25l')
+
+
+def test_top_on_no_terminal_that_it_knows(database, root, layouts):
+    with env.Endless(database, 'busy', 'off', root=root) as client:
+        status, sent = run_on_terminal(['top', '--pid', client.executor], layouts, lambda *_: None, term='none')
+    assert status == 1
+    assert sent.count(b'\n') == 1 and b'fbprof: TERM: ' in sent and b'--once' in sent

@@ -1,0 +1,236 @@
+/*
+ * Positions read while a thread runs on: whatever is told must have been so, as each request tells where
+ * it was called from.  FBPROF_LONG_TESTS=1 in the environment: a minute of each.
+ */
+#include "../passive/memory.h"
+#include "../passive/position.h"
+#include "../passive/process.h"
+#include "passive/engine.h"
+
+#include <check.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_LEVELS PASSIVE_DEPTH
+#define STATEMENT   1000 /* id of the outermost; that of a level is so much more */
+
+static struct layout layout;
+
+static void set_path(enum layout_fact fact, enum layout_type type, int32_t first, int32_t second)
+{
+	layout.path[fact] = (struct layout_path){ .type = type,
+						  .steps = second < 0 ? 1 : 2,
+						  .offset = { first, second } };
+}
+
+static void make_layout(void)
+{
+	set_path(LAYOUT_REQUEST, LAYOUT_POINTER, 0, offsetof(struct fake_context, request));
+	set_path(LAYOUT_ATTACHMENT, LAYOUT_POINTER, 0, offsetof(struct fake_context, attachment));
+	set_path(LAYOUT_CALLER, LAYOUT_POINTER, offsetof(struct fake_request, caller), -1);
+	set_path(LAYOUT_STATEMENT, LAYOUT_POINTER, offsetof(struct fake_request, statement), -1);
+	set_path(LAYOUT_REQUEST_ID, LAYOUT_U64, offsetof(struct fake_request, id), -1);
+	set_path(LAYOUT_LINE, LAYOUT_U32, offsetof(struct fake_request, line), -1);
+	set_path(LAYOUT_COLUMN, LAYOUT_U32, offsetof(struct fake_request, column), -1);
+	set_path(LAYOUT_STATEMENT_ID, LAYOUT_U64, offsetof(struct fake_statement, id), -1);
+	set_path(LAYOUT_ATTACHMENT_ID, LAYOUT_U64, offsetof(struct fake_attachment, id), -1);
+}
+
+/* ---- A child whose requests call one another ---- */
+
+static struct fake_context context;
+static struct fake_attachment attachment = { 77 };
+static struct fake_statement statements[MOST_LEVELS];
+static struct fake_request requests[MOST_LEVELS];
+static uint64_t last_id, now_at;
+static unsigned levels, work;
+
+static void store(void *to, const void *from, size_t size)
+{
+	memcpy(to, from, size);
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+#define STORE(place, value) store(&(place), &(typeof(place)){ value }, sizeof(place))
+
+static void spin(void)
+{
+	for (unsigned i = 0; i < work; i++)
+		atomic_signal_fence(memory_order_seq_cst);
+}
+
+/*
+ * In the order of the engine's looper.  Three lines at each level; each calls the next level, whose
+ * column is the caller's line.
+ */
+static void run_level(unsigned level, unsigned end)
+{
+	struct fake_request *request = &requests[level], *caller = context.request;
+	uint32_t from = caller != NULL ? caller->line : 0;
+
+	STORE(request->id, ++last_id * MOST_LEVELS + level);
+	STORE(request->line, 0);
+	STORE(request->column, from);
+	STORE(context.request, request);
+	STORE(request->caller, caller);
+	for (unsigned i = 0; i < 3; i++) {
+		STORE(request->line, (uint32_t)(++now_at % 1000000 + 1));
+		spin();
+		if (level + 1 < end)
+			run_level(level + 1, i == 1 ? end - 1 : level + 2);
+	}
+	STORE(request->caller, NULL);
+	STORE(context.request, caller);
+}
+
+static void run_engine(void)
+{
+	void *module = dlopen(getenv("FBPROF_FAKE_ENGINE"), RTLD_NOW);
+	struct fake_block *(*block)(void) =
+		(struct fake_block * (*)(void))(uintptr_t)dlsym(module, "fake_block");
+
+	for (unsigned i = 0; i < MOST_LEVELS; i++) {
+		statements[i].id = STATEMENT + i;
+		requests[i].statement = &statements[i];
+	}
+	context.attachment = &attachment;
+	for (;;) {
+		STORE(block()->context, &context);
+		for (unsigned i = 0; i < 20; i++)
+			run_level(0, levels);
+		STORE(block()->context, NULL);
+		spin();
+	}
+}
+
+static pid_t start_engine(void)
+{
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		run_engine();
+	}
+	return child;
+}
+
+/* ---- Tests ---- */
+
+struct tally {
+	unsigned idle, busy, torn, rootless;
+};
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void check_position(const struct passive_position *position, struct tally *tally)
+{
+	ck_assert_uint_eq(position->attachment_id, attachment.id);
+	ck_assert_uint_ge(position->count, 1);
+	/* Between two stores of the looper the caller is not yet, or no more, there. */
+	if (position->requests[0].statement_id != STATEMENT) {
+		ck_assert_uint_eq(position->count, 1);
+		tally->rootless++;
+		return;
+	}
+	for (uint32_t i = 0; i < position->count; i++) {
+		const struct passive_request *request = &position->requests[i];
+
+		ck_assert_uint_eq(request->statement_id, STATEMENT + i);
+		ck_assert_uint_eq(request->request_id % MOST_LEVELS, i);
+		if (i > 0)
+			ck_assert_uint_eq(request->column, position->requests[i - 1].line);
+	}
+}
+
+/* Looks at random times, and as seldom as the recorder. */
+static struct tally look(struct process *process, unsigned looks)
+{
+	static struct passive_position position;
+	struct tally tally = { 0 };
+	double end = seconds() + 60;
+	bool is_long = getenv("FBPROF_LONG_TESTS") != NULL;
+
+	for (unsigned i = 0; is_long ? seconds() < end : i < looks; i++) {
+		const struct timespec interval = { .tv_nsec = 20000 + rand() % 100000 };
+
+		nanosleep(&interval, NULL);
+		switch (passive_read(process->pid, &layout, &process->threads[0], &position)) {
+		case PASSIVE_IDLE:
+			tally.idle++;
+			break;
+		case PASSIVE_TORN:
+			tally.torn++;
+			break;
+		case PASSIVE_BUSY:
+			tally.busy++;
+			check_position(&position, &tally);
+		}
+	}
+	return tally;
+}
+
+static const struct {
+	unsigned levels, work;
+} workloads[] = {
+	{ 1, 100 }, { 2, 300 }, { 2, 3000 }, { 5, 3000 }, { 30, 10000 }, { 1024, 100000 }
+};
+
+#define WORKLOADS ((int)(sizeof(workloads) / sizeof(workloads[0])))
+
+START_TEST(told_as_it_was)
+{
+	char error[PROCESS_ERROR_SIZE];
+	struct process *process;
+	struct tally tally;
+	pid_t child;
+
+	levels = workloads[_i].levels;
+	work = workloads[_i].work;
+	child = start_engine();
+	process = process_await(child, 60000, error);
+	ck_assert_msg(process != NULL, "%s", error);
+	while (process->threads[0].tls == 0)
+		ck_assert(process_update(process));
+	tally = look(process, levels > 100 ? 1000 : 5000);
+	process_close(process);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	printf("%u levels, %u loops: %u busy, %u idle, %u torn, %u without caller\n", levels, work,
+	       tally.busy, tally.idle, tally.torn, tally.rootless);
+	ck_assert_uint_gt(tally.busy, 100);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("position");
+	TCase *tcase = tcase_create("position");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	make_layout();
+	tcase_set_timeout(tcase, 300);
+	tcase_add_loop_test(tcase, told_as_it_was, 0, WORKLOADS);
+	suite_add_tcase(suite, tcase);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

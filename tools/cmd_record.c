@@ -1,0 +1,158 @@
+/*
+ * `fbprof record`: records a running server from outside, without a session, a preload or a restart.
+ */
+#include "command.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "recording.h"
+#include "text.h"
+
+#define NS_PER_SECOND	  1000000000.0
+#define PROGRESS_INTERVAL 500000000u
+#define DURATION_MAX	  (366 * 86400.0)
+
+static volatile int stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+/* The first one ends the recording, the second one the program. */
+static void catch_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
+
+	for (unsigned i = 0; i < G_N_ELEMENTS(signals); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+/* What a recording is like so far. */
+struct progress {
+	struct recording *recording;
+	uint64_t start, cpu_start;
+};
+
+static char *describe(const struct progress *progress)
+{
+	const struct recorder_totals *totals = recording_totals(progress->recording);
+	uint64_t elapsed = recording_now() - progress->start;
+	char *time = text_lone_time(elapsed), share[32], *text;
+
+	g_ascii_formatd(share, sizeof(share), "%.1f",
+			100.0 * (double)(recording_cpu_time() - progress->cpu_start) /
+				(double)MAX(elapsed, 1));
+	text = g_strdup_printf("%" PRIu64 " samples of %" PRIu32 " attachments in %s, with %s %% of"
+			       " a CPU",
+			       totals->samples, totals->sessions, time, share);
+	g_free(time);
+	return text;
+}
+
+/* Nothing but on a terminal. */
+static void show_progress(const struct progress *progress)
+{
+	const struct recorder_totals *totals = recording_totals(progress->recording);
+	char *text;
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	text = describe(progress);
+	fprintf(stderr, "\r\033[K%s; %u processes, %" PRIu32 " threads at work. Ctrl-C ends it",
+		text, recording_processes(progress->recording), totals->busy);
+	fflush(stderr);
+	g_free(text);
+}
+
+static void wipe_progress(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+}
+
+static enum command_status print_result(const struct progress *progress)
+{
+	const struct recorder_totals *totals = recording_totals(progress->recording);
+	char *text = describe(progress), *path = text_line(recording_path(progress->recording));
+	struct sink sink;
+
+	sink_open(&sink, STDOUT_FILENO);
+	sink_print(&sink, "%s", text);
+	if (totals->torn)
+		sink_print(&sink, "; %" PRIu64 " more were torn", totals->torn);
+	sink_print(&sink, "\n%s%s\n",
+		   totals->looks && !totals->samples ? "Nothing was executed meanwhile: " : "",
+		   path);
+	g_free(path);
+	g_free(text);
+	return command_close_stdout(&sink);
+}
+
+static enum command_status record(const struct recording_options *options, const char *directory,
+				  double duration)
+{
+	struct progress progress = { .recording = recording_new(options, directory) };
+	enum command_status status, printed;
+	uint64_t until, end;
+
+	if (!progress.recording)
+		return COMMAND_FAILED;
+	progress.start = recording_now();
+	progress.cpu_start = recording_cpu_time();
+	end = duration > 0 ? progress.start + (uint64_t)(duration * NS_PER_SECOND) : UINT64_MAX;
+	catch_signals();
+	do {
+		show_progress(&progress);
+		until = MIN(end, recording_now() + PROGRESS_INTERVAL);
+	} while (recording_run(progress.recording, until, &stop) && !stop && until < end);
+	wipe_progress();
+	printed = print_result(&progress);
+	status = recording_status(progress.recording);
+	recording_free(progress.recording);
+	return status == COMMAND_DONE ? printed : status;
+}
+
+static enum command_status run(int argc, char **argv)
+{
+	struct recording_options options = RECORDING_OPTIONS_DEFAULT;
+	double duration = 0;
+	char *directory = NULL;
+	const GOptionEntry entries[] = {
+		RECORDING_ENTRIES(&options),
+		{ "duration", 'd', 0, G_OPTION_ARG_DOUBLE, &duration,
+		  "Seconds to record; until Ctrl-C, or the process ends, unless given", "S" },
+		{ "output", 'o', 0, G_OPTION_ARG_FILENAME, &directory,
+		  "Directory for the log; FBPROF_DIR, /var/log/fbprof or a private one unless "
+		  "given",
+		  "DIR" },
+		{ 0 },
+	};
+	enum command_status status;
+
+	if (!command_parse(&command_record, entries, argc, argv, NULL, &status))
+		return status;
+	status = recording_options_check(&options);
+	if (status == COMMAND_DONE && !(duration >= 0 && duration <= DURATION_MAX))
+		status = command_misuse("--duration: must be a number of seconds, or 0 for no end");
+	if (status == COMMAND_DONE)
+		status = record(&options, directory, duration);
+	recording_options_clear(&options);
+	g_free(directory);
+	return status;
+}
+
+const struct command command_record = {
+	.name = "record",
+	.summary = "Profile a running server from outside, without a restart or a session",
+	.help = "Looks where each attachment's thread is, some times a millisecond or a second, in the\n"
+		"server's own memory: nothing is stopped or changed there.  Needs the right to trace the\n"
+		"process (its user, or root), and what `fbprof calibrate` has learnt of its engine.\n"
+		"Children of the process are recorded, too: Classic has one for each connection.",
+	.run = run,
+};
