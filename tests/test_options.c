@@ -220,7 +220,7 @@ START_TEST(passive)
 	accept("MODE=PASSIVE, SQL_TEXT=OFF");
 	ck_assert(options.passive && !options.stock);
 	ck_assert_uint_eq(options.passive_interval, 1000000);
-	ck_assert_int_eq(options.mode, LOG_MODE_SAMPLED);
+	ck_assert_int_eq(options.mode, LOG_MODE_COARSE);
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
 	accept("SAMPLING_INTERVAL=500");
 	ck_assert(options.passive);

@@ -183,7 +183,7 @@ START_TEST(source_by_line)
 	log_builder_cursor(&builder, 1, 1, NULL, 7, 3);
 	log_builder_record_source(&builder, 1, 1, 1, 0, 24, 2);
 	run(&command_report, "--by=line");
-	assert_said("100.00  2.000 s  0.000 s  0.000 s      0   7:3  execute block\n");
+	assert_said("100.00  2.000 s  0.000 s  0.000 s          7:3  execute block\n");
 	run(&command_report, "--by=statement");
 	assert_said("100.00  2.000 s  0.000 s  2.000 s      1        execute block\n");
 }
