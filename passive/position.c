@@ -8,6 +8,10 @@
  * its callers as read in between are right (it had begun before); or if it has the same id and still a
  * caller after they were read once more (it had not ended).
  *
+ * Firebird 3 and 4 give a request its id once, when it is made.  There it was active at two sights if it
+ * had the same caller at both, and to have ended and begun again in between it would need more time than
+ * the sights are apart, unless we were interrupted: then the look counts for nothing.
+ *
  * The addresses for this are those of the last look: of the chain, and of some requests that were the
  * head lately, as short ones come and go faster than anyone could follow them.  If they are no longer
  * right, we go from pointer to pointer, but only to learn the new ones.
@@ -18,12 +22,16 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define TRIES	  6
 #define NEAR	  14 /* levels that are read in the same call as the head */
 #define SPARE	  8  /* of these, such as are not in the chain, but lately were */
 #define LIKELY	  2  /* levels of the chain that are likely to be the head, which are read thrice */
 #define SPAN_SIZE 1536
+
+/* Most time that a look may take where ids don't tell starts, in ns a piece: several times the usual. */
+#define PIECE_TIME 1000
 
 #define WAY_REQUEST    0
 #define WAY_ATTACHMENT 1
@@ -66,6 +74,9 @@ struct look {
 	const struct layout *layout;
 	const struct process_thread *thread;
 	struct passive_ahead *ahead;
+
+	bool starts; /* each start of a request has an id of its own */
+	bool slow;   /* it took so long that we must have been interrupted */
 
 	/* The part of a request that holds the facts. */
 	int32_t low;
@@ -307,6 +318,23 @@ static bool complete_id(const struct look *look, enum layout_fact fact, uint64_t
 	return is_direct(path) || value_of(look->process, path, object, id);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool read_in_time(struct look *look)
+{
+	uint64_t began = now_ns(), most = (uint64_t)look->count * PIECE_TIME;
+	bool whole = read_pieces(look);
+
+	look->slow = now_ns() - began > most;
+	return whole;
+}
+
 /*
  * The call that has the head.  A request is read before its callers, first and second time; so these are
  * between two sights of it.
@@ -328,7 +356,7 @@ static bool read_near(struct look *look)
 		       &look->statement_ids[i]);
 	add_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
 	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
-	if (!read_pieces(look))
+	if (!(look->starts ? read_pieces(look) : read_in_time(look)))
 		return false;
 	share_ways(look);
 	return true;
@@ -400,9 +428,11 @@ static bool find_level(const struct passive_ahead *ahead, uint64_t request, uint
 	return false;
 }
 
-static bool is_same(const struct sight *a, const struct sight *b)
+/* The same start of a request. */
+static bool is_same(const struct look *look, const struct sight *a, const struct sight *b)
 {
-	return a->id == b->id && a->statement == b->statement;
+	return a->id == b->id && a->statement == b->statement &&
+	       (look->starts || (a->caller == b->caller && !look->slow));
 }
 
 /* The next level outwards. */
@@ -443,12 +473,27 @@ static enum outcome trace_callers(struct look *look, uint64_t caller, const stru
  * output, nor for some instructions before it is the head no more.  Only if it goes on and on without
  * one it is outermost this time.
  */
-static bool is_doubtful(struct level *level, const struct sight *after, const struct sight *last)
+static bool is_doubtful(const struct look *look, struct level *level, const struct sight *after,
+			const struct sight *last)
 {
-	if (is_same(after, last) && last->caller == 0 && after->line != last->line &&
+	if (is_same(look, after, last) && last->caller == 0 && after->line != last->line &&
 	    ++level->outermost == OUTERMOST)
 		level->called = false;
 	return level->called;
+}
+
+/* Where ids don't tell, the caller's line does: it was the same a little later. */
+static bool callers_stand(const struct look *look, uint64_t caller)
+{
+	const struct sight *before, *after;
+	uint32_t level;
+
+	if (look->starts || !find_level(look->ahead, caller, look->path[0] - 1, &level) ||
+	    level < look->likely)
+		return true;
+	before = &look->before[level];
+	after = &look->after[level - look->likely];
+	return before->line == after->line && before->column == after->column;
 }
 
 static enum outcome trace(struct look *look)
@@ -465,18 +510,22 @@ static enum outcome trace(struct look *look)
 	after = &look->after[level - look->likely];
 	last = &look->last[level - look->likely];
 	/* Started anew while it was read, a request may have its old id and a new line: until an id proves it. */
-	outcome = add_level(look, level, is_same(after, last) ? after : before);
+	outcome = add_level(look, level, is_same(look, after, last) ? after : before);
 	if (outcome != LOOK_BUSY)
 		return outcome;
 	/* Where it waits between two rows, or has ended, it has no caller. */
-	if (is_same(before, after) && (before->caller == after->caller || after->caller == 0)) {
-		if (before->caller == 0 && is_doubtful(&look->ahead->levels[level], after, last))
+	if (is_same(look, before, after) &&
+	    (before->caller == after->caller || after->caller == 0)) {
+		if (before->caller == 0 &&
+		    is_doubtful(look, &look->ahead->levels[level], after, last))
 			return LOOK_CHANGED;
-		return trace_callers(look, before->caller, NULL);
+		return callers_stand(look, before->caller) ?
+			       trace_callers(look, before->caller, NULL) :
+			       LOOK_CHANGED;
 	}
-	if (!is_same(after, last) || after->caller == 0 || after->caller != last->caller ||
+	if (!is_same(look, after, last) || after->caller == 0 || after->caller != last->caller ||
 	    !find_level(look->ahead, after->caller, level - 1, &caller) || caller < look->likely ||
-	    !is_same(&look->before[caller], &look->after[caller - look->likely]))
+	    !is_same(look, &look->before[caller], &look->after[caller - look->likely]))
 		return LOOK_CHANGED;
 	return trace_callers(look, after->caller, &look->after[caller - look->likely]);
 }
@@ -490,7 +539,7 @@ static bool is_still_head(struct look *look)
 
 	add_span(look, look->path[0], look->spans[0][0]);
 	return read_pieces(look) && see(look, request, look->spans[0][0], &now) &&
-	       is_same(sight, &now) && now.caller != 0;
+	       is_same(look, sight, &now) && now.caller != 0;
 }
 
 static bool tell(struct look *look, struct passive_position *position)
@@ -728,6 +777,8 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	look.thread = thread;
 	look.ahead = thread->ahead;
 	look.count = 0;
+	look.starts = layout->path[LAYOUT_STATEMENT_ID].type != LAYOUT_ABSENT;
+	look.slow = false;
 	measure_span(&look);
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;

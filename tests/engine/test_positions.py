@@ -1,4 +1,4 @@
-"""Positions read out of real engines: embedded, Super and Classic; none is ever wrong."""
+"""Positions read out of real engines, embedded, Super and Classic, 5.0, 4.0 and 3.0: none is ever wrong."""
 
 from __future__ import annotations
 
@@ -63,22 +63,36 @@ def check_totals(seen: identities.Seen, samples, tags: int) -> None:
     assert all(samples[tag] > 50 for tag in range(1, tags + 1)), samples
 
 
-def test_embedded(scratch, root, layouts):
+# All in each way, but not each in all.
+WAYS = ['5.0.4 embedded', '5.0.4 Super', '5.0.4 Classic', '4.0.7 Super', '3.0.14 Classic', 'debian-3.0 Super']
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_tells_the_truth(scratch, calibrated, way):
+    version, mode = way.split()
+    calibration = calibrated(version)
+    if mode == 'embedded':
+        check_embedded(scratch, calibration)
+    else:
+        check_server(scratch, calibration, mode)
+
+
+def check_embedded(scratch: Path, calibration) -> None:
+    root = env.make_root(scratch / 'root', calibration.runtime)
     database = str(scratch / 'own.fdb')
     env.isql(root, f"create database '{database}';")
     identity, = make_identities(root, database, 1)
     isql = start_isql(root, database, 'select 1 from rdb$database;\n')
     env.wait_until(lambda: 'libEngine' in ''.join(env.mappings(isql.pid)), 'the engine is loaded')
-    looking = Looking(isql.pid, layouts, 100)
+    looking = Looking(isql.pid, calibration.cache, 100)
     isql.stdin.write(identity.work_script(20))
     finish(isql)
     seen = looking.stop()
     check_totals(seen, identities.check(seen, [identity]), 1)
 
 
-@pytest.mark.parametrize('mode', ['Super', 'Classic'])
-def test_server(scratch, layouts, mode):
-    with env.Server(scratch / 'server', mode) as server:
+def check_server(scratch: Path, calibration, mode: str) -> None:
+    with env.Server(scratch / 'server', mode, runtime=calibration.runtime) as server:
         target = server.dsn(scratch / 'own.fdb')
         env.isql(server.root, f"create database '{scratch / 'own.fdb'}';")
         made = make_identities(server.root, target, 6)
@@ -87,7 +101,7 @@ def test_server(scratch, layouts, mode):
             stack.callback(finish, stay)
             env.wait_until(lambda: any('libEngine' in ''.join(env.mappings(pid)) for pid in server.pids()),
                            'the engine is loaded')
-            looking = Looking(server.pid, layouts, 100)
+            looking = Looking(server.pid, calibration.cache, 100)
             works = [start_isql(server.root, target, identity.work_script(4)) for identity in made]
             for work in works:
                 finish(work)
