@@ -23,33 +23,33 @@ TRIES = 3
 
 SHOP = env.REPOSITORY / 'demo/shop.sql'
 
-# The demo's clients in small, one after another.
+# The demo's clients in small, in turns, so that whatever else the machine does hits all of them.
 WORK = '''
 set term ^ ;
 execute block as
   declare i integer = 0;
+  declare j integer;
   declare order_id integer;
   declare total numeric(12, 2);
-begin
-  while (i < 250) do
-  begin
-    execute procedure shop.place_order(1, 1 + mod(i * 2 + 1, 500), i * 13, 12) returning_values order_id, total;
-    i = i + 1;
-  end
-end^
-execute block as
-  declare i integer = 0;
   declare seen integer = 0;
+  declare path varchar(400);
 begin
-  while (i < 6) do
+  while (i < 40) do
   begin
-    for select c.path from catalogue(1, 1500) c as cursor page do
+    j = 0;
+    while (j < 6) do
+    begin
+      execute procedure shop.place_order(1, 1 + mod(i * 12 + j * 2, 500), i * 78 + j * 13, 12)
+        returning_values order_id, total;
+      j = j + 1;
+    end
+    for select c.path from catalogue(1 + :i * 30, 200 + :i * 30) c into path do
       seen = seen + 1;
+    select count(*) from sales.slow_movers(122 + :i, 3) into seen;
     i = i + 1;
   end
 end^
 set term ; ^
-select count(*) from categories c left join sales.slow_movers(c.id, 3) m on 1 = 1 where c.id between 122 and 151;
 '''
 
 SESSION = "select rdb$profiler.start_session('demo', null, null, null, 'MODE=MEASURED') from rdb$database;\n{}\n" \
@@ -153,10 +153,10 @@ def test_shares_are_those_of_measured_mode(scratch, shop, root, profiler, layout
                        for name in statements | found_statements
                        if abs(statements[name] - found_statements[name]) > 3}
         hot = max((line for line in lines if line[0] == 'INVOICES.CHECKSUM'), key=lines.get)
-        assert found_statements.most_common(1)[0][0] == statements.most_common(1)[0][0]
-        if not differences and abs(lines[hot] - found_lines[hot]) <= 3:
+        first = statements.most_common(1)[0][0], found_statements.most_common(1)[0][0]
+        if not differences and first[0] == first[1] and abs(lines[hot] - found_lines[hot]) <= 3:
             return
-        seen.append(f'{differences}, {hot}: {lines[hot]:.1f} and {found_lines[hot]:.1f}')
+        seen.append(f'{first}, {differences}, {hot}: {lines[hot]:.1f} and {found_lines[hot]:.1f}')
     pytest.fail(f'measured, passive, in {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
 
 
