@@ -224,6 +224,33 @@ def test_killed_recorder(scratch, database, root, layouts):
     assert int(row['samples']) > 20
 
 
+def test_nothing_is_taken_for_something_else(scratch, database, root, layouts):
+    """At 10 kHz, while statements of other texts take each other's places in memory: each is in its own lines only."""
+    with env.Server(scratch / 'server') as server:
+        clients = [subprocess.Popen(env.python_program('identities.py', server.dsn(database), 4, seed),
+                                    env=env.environment(root), stdout=subprocess.PIPE, text=True) for seed in range(4)]
+        with env.Attachment(server.dsn(database), root):  # so that there is an engine all the while
+            recorder = record(server.pid, scratch / 'log', layouts, '--interval', 100, '--share', 100)
+            done = [int(client.communicate(timeout=env.PATIENCE)[0]) for client in clients]
+            assert [client.returncode for client in clients] == [0] * 4
+            recorder.send_signal(signal.SIGINT)
+            log = finished(recorder)
+        server.check_log()
+    names = {(row['profile_id'], row['statement_id']): row['routine_name'] or row['sql_text']
+             for row in table(log, 'statements')}
+    seen = 0
+    for row in table(log, 'psql_stats'):
+        name = names[row['profile_id'], row['statement_id']]
+        told = re.search(r'/\* line (\d+) \*/$|^P\d+_(\d+)$', name)
+        if told:
+            seen += int(row['samples'])
+            assert int(row['line_num']) in (1, int(told[1] or told[2])), name
+    sessions = table(log, 'sessions')
+    samples, torn = (sum(int(row[column]) for row in sessions) for column in ('samples', 'torn_samples'))
+    print(f'{sum(done)} statements, {len(sessions)} sessions, {samples} samples, {seen} of them told, {torn} torn')
+    assert sum(done) > 200 and seen > 500
+
+
 # Inside a server ---------------------------------------------------------------------------------
 
 def traces(pid: int) -> list[str]:
