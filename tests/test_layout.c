@@ -24,7 +24,8 @@ static struct layout make_layout(void)
 	for (unsigned i = 0; i < LAYOUT_FACTS; i++) {
 		struct layout_path *path = &layout.path[i];
 
-		path->type = i < LAYOUT_OBJECTS ? LAYOUT_POINTER : LAYOUT_U32 + i % 5;
+		path->type = i < LAYOUT_OBJECTS || i == LAYOUT_OUTER ? LAYOUT_POINTER :
+								       LAYOUT_U32 + i % 5;
 		path->steps = 1 + i % LAYOUT_STEPS;
 		path->length = path->type == LAYOUT_TEXT ? 8 : 0;
 		for (unsigned step = 0; step < path->steps; step++)
@@ -129,6 +130,9 @@ START_TEST(directories)
 	unsetenv("HOME");
 	ck_assert(!layout_load(&loaded, NULL, layout.identity, error));
 	ck_assert_ptr_nonnull(strstr(error, "set FBPROF_CACHE"));
+	ck_assert(layout_may_save(scratch, error));
+	ck_assert(!layout_may_save("/dev/null/here", error));
+	ck_assert_ptr_nonnull(strstr(error, "cannot be written"));
 	ck_assert(!layout_save(&layout, "/dev/null/here", error));
 	ck_assert_ptr_nonnull(strstr(error, "cannot be written"));
 }

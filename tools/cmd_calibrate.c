@@ -1,6 +1,6 @@
 /*
- * `fbprof calibrate`: learns where an engine keeps its position, in another process of ours, since the
- * environment of that must be another from its start, and an engine may crash.
+ * `fbprof calibrate`: learns where an engine keeps its position, in another process of ours, since
+ * the environment of that must be another from its start, and an engine may crash.
  */
 #include "command.h"
 
@@ -48,6 +48,8 @@ static char *format_offsets(const struct layout_path *path)
 
 static const char *begin_of(enum layout_fact fact)
 {
+	if (fact == LAYOUT_OUTER)
+		return "context";
 	if (fact <= LAYOUT_ATTACHMENT)
 		return "TLS block";
 	if (fact <= LAYOUT_STATEMENT || (fact >= LAYOUT_REQUEST_ID && fact <= LAYOUT_COLUMN))
@@ -289,7 +291,7 @@ static enum command_status calibrate_file(const char *engine, const struct optio
 	struct scratch_root root;
 	enum command_status status;
 
-	if (!layout_identify(engine, identity, sentence))
+	if (!layout_identify(engine, identity, sentence) || !layout_may_save(NULL, sentence))
 		return command_fail(NULL, "%s", sentence);
 	sigaction(SIGINT, &note, NULL);
 	sigaction(SIGTERM, &note, NULL);
