@@ -1,10 +1,10 @@
 #include "learn_source.h"
 
+#include "image_own.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 /* Ids and texts are looked for in so many bytes of a record source; the engine's smallest has 56. */
 #define OBJECT_SIZE 192u
@@ -98,20 +98,13 @@ void learn_source_define(struct learn_source *learn, const struct key *key, cons
 
 /* ---- Texts ---- */
 
-static bool read_own(uint64_t address, void *to, size_t size)
-{
-	struct iovec local = { to, size }, remote = { (void *)address, size };
-
-	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
-}
-
 /* Is it there, with NUL at its end? */
 static bool text_at(uint64_t address, const char *text)
 {
 	char there[256];
 	size_t size = strlen(text) + 1;
 
-	return size <= sizeof(there) && read_own(address, there, size) &&
+	return size <= sizeof(there) && own_image_read(address, there, size) &&
 	       memcmp(there, text, size) == 0;
 }
 
@@ -120,11 +113,11 @@ static bool leads_to(uint64_t object, const struct layout_path *path, const char
 	uint64_t address = object + (uint64_t)path->offset[0];
 
 	for (uint32_t i = 1; i < path->steps; i++) {
-		if (!read_own(address, &address, sizeof(address)))
+		if (!own_image_read(address, &address, sizeof(address)))
 			return false;
 		address += (uint64_t)path->offset[i];
 	}
-	if (path->type == LAYOUT_TEXT_ZERO && !read_own(address, &address, sizeof(address)))
+	if (path->type == LAYOUT_TEXT_ZERO && !own_image_read(address, &address, sizeof(address)))
 		return false;
 	return text_at(address, text);
 }
@@ -148,7 +141,7 @@ static void search_object(struct text_paths *paths, uint64_t address, uint32_t s
 	unsigned char bytes[TABLE_SIZE];
 	size_t length = strlen(text) + 1;
 
-	if (!read_own(address, bytes, size))
+	if (!own_image_read(address, bytes, size))
 		return;
 	for (uint32_t i = 0; i + 8 <= size; i++) {
 		uint64_t pointer;
@@ -214,36 +207,6 @@ static void learn_names(struct learn_source *learn, uint64_t object, uint32_t ty
 
 /* ---- Steps ---- */
 
-/* Its first line, without arrow, quoted names, and what is in parentheses. */
-static void copy_step(char *step, size_t room, const char *access_path)
-{
-	const char *from = access_path + strspn(access_path, " ->");
-	bool quoted = false;
-	size_t size = 0;
-	int depth = 0;
-
-	for (; *from && *from != '\n' && size + 1 < room; from++) {
-		if (*from == '"')
-			quoted = !quoted;
-		else if (quoted)
-			continue;
-		if (!quoted && strncmp(from, "\" as \"", 6) == 0) {
-			from += 5;
-			quoted = true;
-			continue;
-		}
-		if (!quoted && *from == '(')
-			depth++;
-		if (!depth)
-			step[size++] = *from;
-		if (!quoted && *from == ')')
-			depth--;
-	}
-	while (size && step[size - 1] == ' ')
-		size--;
-	step[size] = 0;
-}
-
 /* A class may be several steps, as a sort and a unique sort: each is counted, once there is room. */
 static void count_step(struct known_type *type, const char *step)
 {
@@ -276,7 +239,7 @@ static uint32_t learn_step(struct learn_source *learn, uint64_t virtual_function
 	char step[STEP_SIZE];
 	uint32_t i = 0;
 
-	copy_step(step, sizeof(step), access_path);
+	layout_copy_step(step, sizeof(step), access_path);
 	while (i < learn->type_count && learn->types[i].type != offset)
 		i++;
 	if (i == LAYOUT_PLAN_TYPES)
@@ -304,7 +267,7 @@ void learn_source_look(struct learn_source *learn, const struct key *key, uint64
 	uint64_t virtual_functions;
 	uint32_t words[WORDS], type;
 
-	if (!read_own(object, words, sizeof(words)))
+	if (!own_image_read(object, words, sizeof(words)))
 		return; /* it ends where the memory does */
 	for (unsigned i = 0; i < WORDS; i++) {
 		uint64_t value = (uint64_t)key->first << 32 | words[i];
