@@ -9,6 +9,8 @@
 /* Ids and texts are looked for in so many bytes of a record source; the engine's smallest has 56. */
 #define OBJECT_SIZE 192u
 #define WORDS	    (OBJECT_SIZE / 4)
+/* Larger ones are parts of addresses. */
+#define ID_MAX 1000000u
 /* A table is a larger object, a name a small one. */
 #define TABLE_SIZE 1024u
 #define NAME_SIZE  64u
@@ -299,10 +301,12 @@ static void put_ids(const struct learn_source *learn, struct layout *layout)
 {
 	int cursor = -1, id = -1;
 
-	for (int i = WORDS; i-- > 0;) {
+	/* The first two words are the address of the virtual functions. */
+	for (int i = WORDS; i-- > 2;) {
 		if (!learn->not_cursor[i])
 			cursor = i;
-		if (!learn->ids[i].broken && (id < 0 || learn->greatest[i] < learn->greatest[id]))
+		if (!learn->ids[i].broken && learn->greatest[i] <= ID_MAX &&
+		    (id < 0 || learn->greatest[i] < learn->greatest[id]))
 			id = i;
 	}
 	if (cursor >= 0)
@@ -316,7 +320,15 @@ static int count_types(uint64_t types)
 	return __builtin_popcountll(types);
 }
 
-/* The path that holds for most types, and of those the shortest.  Returns for which types it does. */
+/* A short one; and a short text is also found in the buffer that the pointer to longer ones lies behind. */
+static bool is_better(const struct layout_path *path, const struct layout_path *than)
+{
+	if (path->steps != than->steps)
+		return path->steps < than->steps;
+	return path->type == LAYOUT_TEXT_ZERO && than->type != LAYOUT_TEXT_ZERO;
+}
+
+/* The path that holds for most types, and of those the best.  Returns for which types it does. */
 static uint64_t put_text(const struct text_paths *paths, struct layout_path *path)
 {
 	uint64_t held = 0;
@@ -325,7 +337,7 @@ static uint64_t put_text(const struct text_paths *paths, struct layout_path *pat
 		uint64_t holds = paths->types & ~paths->failed[i];
 		int better = count_types(holds) - count_types(held);
 
-		if (better > 0 || (better == 0 && held && paths->all[i].steps < path->steps)) {
+		if (better > 0 || (better == 0 && held && is_better(&paths->all[i], path))) {
 			held = holds;
 			*path = paths->all[i];
 		}

@@ -1,6 +1,7 @@
 #include "learn_steps.h"
 
 #include "image_own.h"
+#include "learn_source.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 /* A step of a statement's plan. */
 struct step {
 	char name[STEP_SIZE];
-	int parent; /* -1: the root of a cursor or sub-query */
+	char line[256]; /* with its names */
+	int parent;	/* -1: the root of a cursor or sub-query */
 	int tree;
 };
 
@@ -83,6 +85,8 @@ struct learn_steps {
 	uint64_t request_samples;
 
 	bool settled;
+	struct learn_source *facts;
+	int64_t serial; /* of the statement that is verified */
 	uint32_t open_slot, fetch_slot;
 	uint64_t agreed, disagreed;
 	char first_disagreement[256];
@@ -99,7 +103,8 @@ struct learn_steps *learn_steps_new(const void *engine, char error[LAYOUT_ERROR_
 		return NULL;
 	}
 	learn->unwinder = stack_unwinder_new(getpid(), error);
-	if (learn->unwinder && own_image_find_methods(&learn->image))
+	learn->facts = learn_source_new(learn->image.base);
+	if (learn->unwinder && learn->facts && own_image_find_methods(&learn->image))
 		return learn;
 	if (learn->unwinder)
 		snprintf(error, LAYOUT_ERROR_SIZE, "out of memory");
@@ -113,6 +118,7 @@ void learn_steps_free(struct learn_steps *learn)
 		return;
 	stack_unwinder_free(learn->unwinder);
 	own_image_clear(&learn->image);
+	learn_source_free(learn->facts);
 	free(learn);
 }
 
@@ -143,9 +149,37 @@ static void add_line(struct statement *statement, const char *line, size_t size,
 		return;
 	step = &statement->steps[statement->count];
 	layout_copy_step(step->name, sizeof(step->name), text);
+	snprintf(step->line, sizeof(step->line), "%.250s", arrow ? arrow : text);
 	step->parent = level ? levels[level - 1] : -1;
 	step->tree = level ? statement->steps[step->parent].tree : (int)statement->count;
 	levels[level] = (int)statement->count++;
+}
+
+/* The only one of its name, so that it is known which one an object is; -1: it isn't. */
+static int find_only(const struct statement *statement, const char *name)
+{
+	int found = -1;
+
+	for (uint32_t i = 0; i < statement->count; i++) {
+		if (strcmp(statement->steps[i].name, name))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)i;
+	}
+	return found;
+}
+
+static void define_steps(struct learn_steps *learn, const struct statement *statement)
+{
+	learn->serial++;
+	for (uint32_t i = 0; i < statement->count; i++) {
+		const struct step *step = &statement->steps[i];
+		const struct key key = { learn->serial, 0, i };
+
+		if (find_only(statement, step->name) == (int)i)
+			learn_source_define(learn->facts, &key, step->line, step->parent < 0);
+	}
 }
 
 void learn_steps_begin(struct learn_steps *learn, const char *explained)
@@ -167,6 +201,8 @@ void learn_steps_begin(struct learn_steps *learn, const char *explained)
 		add_line(statement, explained, size, levels);
 		explained += size + (explained[size] == '\n');
 	}
+	if (learn->settled)
+		define_steps(learn, statement);
 }
 
 /* ---- Frames ---- */
@@ -513,33 +549,6 @@ void learn_steps_settle(struct learn_steps *learn)
 	name_pairs(learn);
 	for (uint32_t i = 0; i < learn->function_count; i++)
 		choose_place(&learn->functions[i]);
-	if (getenv("STEPS_DEBUG")) {
-		unsigned index = 0;
-		for (uint32_t i = 0; i < learn->type_count; i++)
-			fprintf(stderr,
-				"DBG type %" PRIx64 " '%s' slots %u %u %u %u bits %" PRIx64 "\n",
-				learn->types[i].address - learn->image.base, learn->types[i].step,
-				learn->types[i].slots[0], learn->types[i].slots[1],
-				learn->types[i].slots[2], learn->types[i].slots[3],
-				statements_with_type(learn, &learn->types[i]));
-		for (uint32_t i = 0; i < learn->function_count; i++) {
-			const struct function *f = &learn->functions[i];
-			fprintf(stderr,
-				"DBG function %" PRIx64 " place %d held %u frames %u slot %u\n",
-				f->start - learn->image.base, f->place,
-				f->place >= 0 ? f->held[f->place] : 0, f->frames, f->slot);
-			if (f->place < 0 && f->frames > 20) {
-				for (unsigned j = 0; j < PLACES; j++)
-					if (f->held[j])
-						fprintf(stderr, "   %u:%u", j, f->held[j]);
-				fprintf(stderr, "\n");
-			}
-		}
-		const struct request_function *f = find_request_function(learn, &index);
-		fprintf(stderr, "DBG request %" PRIx64 " reg %u %lu of %lu; open %u fetch %u\n",
-			f ? f->start - learn->image.base : 0, index, f ? f->held[index] : 0,
-			learn->request_samples, learn->open_slot, learn->fetch_slot);
-	}
 	learn->settled = true;
 }
 
@@ -560,9 +569,9 @@ static bool is_kept(const struct learn_steps *learn, const struct function *func
 	       (function->slot == learn->open_slot || function->slot == learn->fetch_slot);
 }
 
-/* The step whose record source is in this frame, by what was learnt; NULL: none. */
+/* The class of the record source in this frame, by what was learnt, and where it is; NULL: none. */
 static struct type *step_of(struct learn_steps *learn, const struct stack_sample *sample,
-			    const struct stack_frame *frame)
+			    const struct stack_frame *frame, uint64_t *place)
 {
 	for (uint32_t i = 0; i < learn->function_count; i++) {
 		struct function *function = &learn->functions[i];
@@ -577,6 +586,7 @@ static struct type *step_of(struct learn_steps *learn, const struct stack_sample
 			return NULL;
 		type = type_of(learn, address);
 		function->of_step |= type != NULL;
+		*place = object;
 		return type;
 	}
 	return NULL;
@@ -608,14 +618,24 @@ static bool is_path(const struct statement *statement, const char *const *names,
 	return false;
 }
 
+static void look_at_object(struct learn_steps *learn, const struct type *type, uint64_t object)
+{
+	int step = find_only(&learn->statements[0], type->step);
+	const struct key key = { learn->serial, 0, (uint32_t)step };
+
+	if (step >= 0)
+		learn_source_look(learn->facts, &key, object);
+}
+
 static void verify(struct learn_steps *learn, const struct stack_sample *sample)
 {
 	const char *names[STEPS_MAX];
 	struct type *types[STEPS_MAX];
+	uint64_t objects[STEPS_MAX + 1];
 	uint32_t count = 0;
 
 	for (uint32_t i = learn->count; i-- > 1;) {
-		struct type *type = step_of(learn, sample, &learn->frames[i]);
+		struct type *type = step_of(learn, sample, &learn->frames[i], &objects[count]);
 
 		/* Some steps are done by two objects, one inside the other. */
 		if (!type || count == STEPS_MAX ||
@@ -628,8 +648,10 @@ static void verify(struct learn_steps *learn, const struct stack_sample *sample)
 		return;
 	if (is_path(&learn->statements[0], names, count, -1)) {
 		learn->agreed++;
-		for (uint32_t i = 0; i < count; i++)
+		for (uint32_t i = 0; i < count; i++) {
 			types[i]->verified++;
+			look_at_object(learn, types[i], objects[i]);
+		}
 		return;
 	}
 	if (learn->disagreed++)
@@ -665,6 +687,27 @@ void learn_steps_sample(struct learn_steps *learn, const struct stack_sample *sa
 }
 
 /* ---- The result ---- */
+
+/* What the objects themselves tell. */
+static void put_facts(const struct learn_steps *learn, struct layout *layout)
+{
+	struct layout *facts = calloc(1, sizeof(*facts));
+
+	if (!facts)
+		return;
+	learn_source_result(learn->facts, facts);
+	for (int i = LAYOUT_SOURCE_ID; i <= LAYOUT_SOURCE_ALIAS; i++)
+		layout->path[i] = facts->path[i];
+	for (uint32_t i = 0; i < layout->plan_types; i++) {
+		for (uint32_t j = 0; j < facts->plan_types; j++) {
+			if (facts->type[j].type != layout->type[i].type)
+				continue;
+			layout->type[i].has_table = facts->type[j].has_table;
+			layout->type[i].has_alias = facts->type[j].has_alias;
+		}
+	}
+	free(facts);
+}
 
 static void put_types(const struct learn_steps *learn, struct layout *layout)
 {
@@ -730,5 +773,6 @@ bool learn_steps_result(const struct learn_steps *learn, struct layout *layout, 
 			put_function(learn, layout, &learn->functions[i]);
 	}
 	put_types(learn, layout);
+	put_facts(learn, layout);
 	return true;
 }

@@ -75,13 +75,15 @@ static const char *const learning[] = {
 };
 
 static const char *const verifying[] = {
-	"select first 700 count(*) from a where id > 5 group by b order by 1",
+	"select first 700 count(*) from a the_alias where id > 5 group by b order by 1",
 	"select count(*) from a join d on d.a = a.b and d.id + 0 > a.id",
 	"select d.t from d left join a on a.id = d.a order by d.t",
 	"select count(*) from p(500) join d on d.id + 0 = p.x + 3 group by p.x",
 	"select id from a where c = 'x1' union all select sum(id) from d group by a",
-	"select id + (select max(id) from d where d.a = a.b) from a where b < 30",
+	"select id + (select max(id) from d where d.a = the_other_one.b) from a the_other_one where b < 30",
 	"select first 100 skip 10 id from a order by c",
+	"select count(*) from d by_index where a between 7 and 160",
+	"select count(*) from a in_full where b + 0 < 40",
 	"select count(*) from d join a on a.c || 'y' = d.t || 'x' where a.id > 7",
 	"with recursive r as (select id, a from d where id = 3 union all select d.id, d.a from r join "
 	"d on d.id = r.id + 2 where d.id < 500) select a from r",
