@@ -94,7 +94,7 @@ struct look {
 	unsigned char spans[3][NEAR][SPAN_SIZE];
 	struct sight before[PASSIVE_DEPTH + SPARE]; /* the head was read */
 	struct sight after[NEAR], last[NEAR];	    /* from level `likely` on */
-	uint32_t near, likely;
+	uint32_t near, likely, levels; /* from `near` to `levels` are read with the head */
 
 	/* What was found: the head, and levels from it outwards. */
 	uint64_t head;
@@ -344,14 +344,14 @@ static bool read_near(struct look *look)
 	const struct passive_ahead *ahead = look->ahead;
 	uint32_t near = look->near, likely = look->likely;
 
-	for (uint32_t i = ahead->count; i-- > near;)
+	for (uint32_t i = look->levels; i-- > near;)
 		add_span(look, i, look->spans[0][i - near]);
 	add_ways(look);
-	for (uint32_t i = ahead->count; i-- > likely;)
+	for (uint32_t i = look->levels; i-- > likely;)
 		add_span(look, i, look->spans[1][i - near]);
-	for (uint32_t i = likely; i < ahead->count; i++)
+	for (uint32_t i = likely; i < look->levels; i++)
 		add_span(look, i, look->spans[2][i - near]);
-	for (uint32_t i = near; i < ahead->count; i++)
+	for (uint32_t i = near; i < look->levels; i++)
 		add_id(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
 		       &look->statement_ids[i]);
 	add_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
@@ -367,7 +367,7 @@ static bool see_near(struct look *look)
 	struct passive_ahead *ahead = look->ahead;
 	uint32_t near = look->near, likely = look->likely;
 
-	for (uint32_t i = near; i < ahead->count; i++) {
+	for (uint32_t i = near; i < look->levels; i++) {
 		uint64_t request = ahead->levels[i].request;
 
 		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
@@ -412,15 +412,16 @@ static bool read_far(struct look *look)
 /* Judging what was read */
 
 /* `guess`: where it probably is. */
-static bool find_level(const struct passive_ahead *ahead, uint64_t request, uint32_t guess,
-		       uint32_t *level)
+static bool find_level(const struct look *look, uint64_t request, uint32_t guess, uint32_t *level)
 {
-	if (guess < ahead->count && ahead->levels[guess].request == request) {
+	const struct level *levels = look->ahead->levels;
+
+	if (guess < look->levels && levels[guess].request == request) {
 		*level = guess;
 		return true;
 	}
-	for (uint32_t i = ahead->count; i-- > 0;) {
-		if (ahead->levels[i].request == request) {
+	for (uint32_t i = look->levels; i-- > 0;) {
+		if (levels[i].request == request) {
 			*level = i;
 			return true;
 		}
@@ -456,7 +457,7 @@ static enum outcome trace_callers(struct look *look, uint64_t caller, const stru
 	enum outcome outcome = LOOK_BUSY;
 
 	while (caller != 0 && outcome == LOOK_BUSY) {
-		if (!find_level(look->ahead, caller, inner - 1, &level) || level >= inner)
+		if (!find_level(look, caller, inner - 1, &level) || level >= inner)
 			return LOOK_NEW_HEAD;
 		if (first == NULL)
 			first = &look->before[level];
@@ -488,7 +489,7 @@ static bool callers_stand(const struct look *look, uint64_t caller)
 	const struct sight *before, *after;
 	uint32_t level;
 
-	if (look->starts || !find_level(look->ahead, caller, look->path[0] - 1, &level) ||
+	if (look->starts || !find_level(look, caller, look->path[0] - 1, &level) ||
 	    level < look->likely)
 		return true;
 	before = &look->before[level];
@@ -503,8 +504,7 @@ static enum outcome trace(struct look *look)
 	enum outcome outcome;
 
 	look->depth = 0;
-	if (!find_level(look->ahead, look->head, look->ahead->chain - 1, &level) ||
-	    level < look->likely)
+	if (!find_level(look, look->head, look->ahead->chain - 1, &level) || level < look->likely)
 		return LOOK_NEW_HEAD;
 	before = &look->before[level];
 	after = &look->after[level - look->likely];
@@ -524,7 +524,7 @@ static enum outcome trace(struct look *look)
 			       LOOK_CHANGED;
 	}
 	if (!is_same(look, after, last) || after->caller == 0 || after->caller != last->caller ||
-	    !find_level(look->ahead, after->caller, level - 1, &caller) || caller < look->likely ||
+	    !find_level(look, after->caller, level - 1, &caller) || caller < look->likely ||
 	    !is_same(look, &look->before[caller], &look->after[caller - look->likely]))
 		return LOOK_CHANGED;
 	return trace_callers(look, after->caller, &look->after[caller - look->likely]);
@@ -657,13 +657,15 @@ static bool is_routine(struct look *look)
 	return level->called;
 }
 
-static enum outcome look_once(struct look *look, struct passive_position *position)
+static enum outcome look_once(struct look *look, bool in_haste, struct passive_position *position)
 {
 	struct passive_ahead *ahead = look->ahead;
 	uint64_t attachment;
 	enum outcome outcome;
 
-	look->near = ahead->count > NEAR ? ahead->count - NEAR : 0;
+	/* What is new may soon be over: then there is no time for spare levels. */
+	look->levels = in_haste ? ahead->chain : ahead->count;
+	look->near = look->levels > NEAR ? look->levels - NEAR : 0;
 	look->likely = ahead->chain > LIKELY ? ahead->chain - LIKELY : 0;
 	if (!read_near(look) || !see_near(look)) {
 		memset(ahead, 0, offsetof(struct passive_ahead, levels));
@@ -722,7 +724,7 @@ static bool explore_chain(struct look *look, uint64_t head)
 	while (request != 0) {
 		struct sight sight;
 
-		if (count > 0 && find_level(ahead, request, ahead->chain - 1, &known) &&
+		if (count > 0 && find_level(look, request, ahead->chain - 1, &known) &&
 		    known < ahead->chain) {
 			for (uint32_t i = known + 1; i-- > 0;)
 				look->path[look->depth++] = i;
@@ -767,6 +769,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 				const struct process_thread *thread,
 				struct passive_position *position)
 {
+	enum outcome outcome = LOOK_CHANGED;
 	struct look look;
 
 	position->count = 0;
@@ -783,8 +786,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;
 	for (unsigned i = 0; i < TRIES; i++) {
-		enum outcome outcome = look_once(&look, position);
-
+		outcome = look_once(&look, outcome == LOOK_NEW_HEAD, position);
 		if (outcome == LOOK_BUSY)
 			break;
 		if (outcome == LOOK_IDLE || (outcome != LOOK_CHANGED && !explore(&look, outcome))) {

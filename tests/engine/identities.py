@@ -45,7 +45,8 @@ class Identity:
             f'    execute procedure p{tag}(i) returning_values n; --P', f'    n = f{tag}(n); --F',
             f'    insert into tab{tag} values (:i); --T', f'    if (mod(i, 20) = 0) then --if',
             f'      execute procedure r{tag}(0) returning_values n; --R',
-            '  end', f'  delete from tab{tag}; --delete', 'end'])
+            '  end', f'  delete from tab{tag}; --delete',
+            "  if (rdb$get_context('USER_SESSION', 'FAIL') is not null) then --failing?", '    n = 1 / (i - i); --fail', 'end'])
         self.lines['block'] = {0, 1, *marks.values()}
         # From where each may be called.
         self.calls = {f'{letter}{tag}': {('block', marks[letter])} for letter in ROUTINES}
