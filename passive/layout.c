@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ static const char *const fact_names[LAYOUT_FACTS] = {
 	[LAYOUT_SOURCE_ID] = "source_id",
 	[LAYOUT_SOURCE_TABLE] = "source_table",
 	[LAYOUT_SOURCE_ALIAS] = "source_alias",
+	[LAYOUT_OUTER] = "outer",
 };
 
 static const char *const type_names[LAYOUT_TYPES] = {
@@ -210,7 +212,8 @@ __attribute__((format(printf, 3, 4))) static void add(char text[FILE_ROOM], size
 	va_start(arguments, format);
 	added = vsnprintf(text + *size, FILE_ROOM - *size, format, arguments);
 	va_end(arguments);
-	*size += added > 0 ? (size_t)added : 0;
+	if (added > 0)
+		*size += MIN((size_t)added, FILE_ROOM - 1 - *size);
 }
 
 static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
@@ -316,7 +319,8 @@ static bool read_path(struct layout *layout, char **words)
 		if (path->steps == LAYOUT_STEPS || !read_offset(word, &path->offset[path->steps]))
 			return false;
 	}
-	return path->steps > 0 && (fact < LAYOUT_OBJECTS) == (path->type == LAYOUT_POINTER);
+	return path->steps > 0 &&
+	       (fact < LAYOUT_OBJECTS || fact == LAYOUT_OUTER) == (path->type == LAYOUT_POINTER);
 }
 
 static bool read_plan(struct layout *layout, char **words)
@@ -494,6 +498,24 @@ static bool replace_file(const char *path, const char *text, size_t size)
 	return false;
 }
 
+static bool refuse_to_write(const char *path, char error[LAYOUT_ERROR_SIZE])
+{
+	return refuse(error,
+		      "%.800s: cannot be written: %s: set FBPROF_CACHE to a directory that you may "
+		      "write to",
+		      path, strerror(errno));
+}
+
+bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE])
+{
+	char path[PATH_MAX];
+
+	if (!find_directory(directory, path, error))
+		return false;
+	return (make_directory(path) && access(path, W_OK | X_OK) == 0) ||
+	       refuse_to_write(path, error);
+}
+
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE])
 {
 	char parent[PATH_MAX], path[PATH_MAX], text[FILE_ROOM];
@@ -502,9 +524,6 @@ bool layout_save(const struct layout *layout, const char *directory, char error[
 	    !find_file(directory, layout->identity, path, error))
 		return false;
 	if (!make_directory(parent) || !replace_file(path, text, write_text(layout, text)))
-		return refuse(error,
-			      "%.800s: cannot be written: %s: set FBPROF_CACHE to a directory "
-			      "that you may write to",
-			      path, strerror(errno));
+		return refuse_to_write(path, error);
 	return true;
 }

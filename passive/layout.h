@@ -46,6 +46,12 @@ enum layout_fact {
 	LAYOUT_SOURCE_ID,     /* its own in the statement; not the number that a session tells */
 	LAYOUT_SOURCE_TABLE,  /* name of the table that it reads, if its step is of a table … */
 	LAYOUT_SOURCE_ALIAS,  /* … and its alias; empty: none */
+	/*
+	 * From what the first step of REQUEST's path points to, the thread's context: the one below it, a
+	 * pointer; 0: none.  A statement of EXECUTE STATEMENT has a context of its own, and no caller: who
+	 * executes it is the request of the context below.
+	 */
+	LAYOUT_OUTER,
 	LAYOUT_FACTS
 };
 
@@ -152,5 +158,8 @@ bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 bool layout_load(struct layout *layout, const char *directory, const char *identity,
 		 char error[LAYOUT_ERROR_SIZE]);
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE]);
+
+/* Whether something can be saved there, before there is anything to save; makes the directory. */
+bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE]);
 
 #endif

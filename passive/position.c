@@ -1,23 +1,37 @@
 /*
  * See position.h.
  *
- * A call that reads several pieces reads them one after another, and the thread runs on meanwhile.  So
- * the chain of requests is read twice, and its head once between the two.  Each start of a request gives
- * it a new id.  Hence if ids, callers and the callers' lines are the same before and after, the chain
- * was whole when its head was read.  The addresses for this are those of the last look.  If they are
- * no longer right, we go from pointer to pointer, but only to learn the new ones: what is told was
- * always read in one call, or in few if there are many levels.
+ * A call that reads several pieces reads them one after another, and the thread runs on meanwhile.  The
+ * head of the chain is read once, and what is told is what was so at that instant.  This rests on two
+ * properties of the engine: each start of a request gives it a new id, and while a request is active
+ * all that called it stand still.  So if a request that is the head has the same id before and after,
+ * its callers as read in between are right (it had begun before); or if it has the same id and still a
+ * caller after they were read once more (it had not ended).
+ *
+ * Firebird 3 and 4 give a request its id once, when it is made.  There it was active at two sights if it
+ * had the same caller at both, and to have ended and begun again in between it would need more time than
+ * the sights are apart, unless we were interrupted: then the look counts for nothing.
+ *
+ * The addresses for this are those of the last look: of the chain, and of some requests that were the
+ * head lately, as short ones come and go faster than anyone could follow them.  If they are no longer
+ * right, we go from pointer to pointer, but only to learn the new ones.
  */
 #include "position.h"
 #include "memory.h"
+#include "outer.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define TRIES	  4
-#define NEAR	  12 /* innermost levels that are read in the same call as the head */
+#define TRIES	  6
+#define NEAR	  14 /* levels that are read in the same call as the head */
+#define SPARE	  8  /* of these, such as are not in the chain, but lately were */
+#define LIKELY	  2  /* levels of the chain that are likely to be the head, which are read thrice */
 #define SPAN_SIZE 1536
-#define SPARE	  2 /* levels that were left lately and may soon be entered again */
+
+/* Most time that a look may take where ids don't tell starts, in ns a piece: several times the usual. */
+#define PIECE_TIME 1000
 
 #define WAY_REQUEST    0
 #define WAY_ATTACHMENT 1
@@ -31,15 +45,22 @@ static const enum layout_fact request_facts[] = { LAYOUT_CALLER, LAYOUT_STATEMEN
 
 struct level {
 	uint64_t request, statement;
+	bool checked; /* whether its statement is a routine */
+	bool called;  /* it is, or was seen with a caller: it is not outermost … */
+	unsigned char
+		outermost; /* … unless it goes on without a caller, and that was seen so often */
 };
+
+#define OUTERMOST 3
 
 /* Addresses that were right at the last look. */
 struct passive_ahead {
 	bool idle;			  /* the thread was, then */
 	uint64_t way[WAYS][LAYOUT_STEPS]; /* of what leads from the TLS block; 0: unknown */
 	uint64_t attachment;
-	uint32_t count;
-	struct level levels[PASSIVE_DEPTH]; /* outermost first */
+	uint32_t chain, count;
+	struct level
+		levels[PASSIVE_DEPTH + SPARE]; /* the chain, outermost first, then spare ones */
 };
 
 /* What a request tells of itself. */
@@ -54,6 +75,9 @@ struct look {
 	const struct process_thread *thread;
 	struct passive_ahead *ahead;
 
+	bool starts; /* each start of a request has an id of its own */
+	bool slow;   /* it took so long that we must have been interrupted */
+
 	/* The part of a request that holds the facts. */
 	int32_t low;
 	uint32_t size;
@@ -65,16 +89,25 @@ struct look {
 	/* What is read. */
 	int32_t alive;
 	uint64_t way[WAYS][LAYOUT_STEPS];
-	uint64_t attachment_id, statement_ids[PASSIVE_DEPTH];
-	unsigned char spans[2][NEAR][SPAN_SIZE];
-	struct sight before[PASSIVE_DEPTH], after[PASSIVE_DEPTH];
+	uint64_t below; /* the context below the thread's */
+	uint64_t attachment_id, statement_ids[PASSIVE_DEPTH + SPARE];
+	unsigned char spans[3][NEAR][SPAN_SIZE];
+	struct sight before[PASSIVE_DEPTH + SPARE]; /* the head was read */
+	struct sight after[NEAR], last[NEAR];	    /* from level `likely` on */
+	uint32_t near, likely, levels; /* from `near` to `levels` are read with the head */
+
+	/* What was found: the head, and levels from it outwards. */
+	uint64_t head;
+	uint32_t path[PASSIVE_DEPTH], depth;
+	const struct sight *sights[PASSIVE_DEPTH];
 };
 
 enum outcome {
 	LOOK_IDLE,
 	LOOK_BUSY,
 	LOOK_CHANGED, /* while we looked */
-	LOOK_ASTRAY   /* the addresses are not right any more */
+	LOOK_LOST,    /* the addresses are not right any more … */
+	LOOK_NEW_HEAD /* … but that of the head is */
 };
 
 struct passive_ahead *passive_ahead_new(void)
@@ -196,6 +229,9 @@ static bool see(const struct look *look, uint64_t request, const unsigned char *
 
 /* Putting a call together */
 
+_Static_assert(NEAR + WAYS * LAYOUT_STEPS + 2 * (LIKELY + SPARE) + NEAR + 3 <= MEMORY_PIECES,
+	       "all in one call");
+
 static void add(struct look *look, uint64_t from, void *to, size_t size)
 {
 	look->pieces[look->count++] = (struct memory_piece){ from, to, size };
@@ -232,6 +268,10 @@ static void add_ways(struct look *look)
 				    sizeof(uint64_t));
 		}
 	}
+	look->below = 0;
+	if (ahead->way[WAY_REQUEST][1] != 0 && outer_is_known(look->layout))
+		add(look, outer_place(look->layout, ahead->way[WAY_REQUEST][1]), &look->below,
+		    sizeof(look->below));
 }
 
 static void share_ways(struct look *look)
@@ -278,65 +318,110 @@ static bool complete_id(const struct look *look, enum layout_fact fact, uint64_t
 	return is_direct(path) || value_of(look->process, path, object, id);
 }
 
-/* Levels that are too many for one call. */
-static bool read_far(struct look *look, uint32_t end, struct sight *sights, bool with_ids)
+static uint64_t now_ns(void)
 {
-	for (uint32_t from = 0; from < end; from += NEAR) {
-		uint32_t count = end - from < NEAR ? end - from : NEAR;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool read_in_time(struct look *look)
+{
+	uint64_t began = now_ns(), most = (uint64_t)look->count * PIECE_TIME;
+	bool whole = read_pieces(look);
+
+	look->slow = now_ns() - began > most;
+	return whole;
+}
+
+/*
+ * The call that has the head.  A request is read before its callers, first and second time; so these are
+ * between two sights of it.
+ */
+static bool read_near(struct look *look)
+{
+	const struct passive_ahead *ahead = look->ahead;
+	uint32_t near = look->near, likely = look->likely;
+
+	for (uint32_t i = look->levels; i-- > near;)
+		add_span(look, i, look->spans[0][i - near]);
+	add_ways(look);
+	for (uint32_t i = look->levels; i-- > likely;)
+		add_span(look, i, look->spans[1][i - near]);
+	for (uint32_t i = likely; i < look->levels; i++)
+		add_span(look, i, look->spans[2][i - near]);
+	for (uint32_t i = near; i < look->levels; i++)
+		add_id(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
+		       &look->statement_ids[i]);
+	add_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
+	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
+	if (!(look->starts ? read_pieces(look) : read_in_time(look)))
+		return false;
+	share_ways(look);
+	return true;
+}
+
+static bool see_near(struct look *look)
+{
+	struct passive_ahead *ahead = look->ahead;
+	uint32_t near = look->near, likely = look->likely;
+
+	for (uint32_t i = near; i < look->levels; i++) {
+		uint64_t request = ahead->levels[i].request;
+
+		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
+			return false;
+		if (look->before[i].caller != 0 && !ahead->levels[i].called) {
+			ahead->levels[i].called = true;
+			ahead->levels[i].outermost = 0;
+		}
+		if (i >= likely &&
+		    (!see(look, request, look->spans[1][i - near], &look->after[i - likely]) ||
+		     !see(look, request, look->spans[2][i - near], &look->last[i - likely])))
+			return false;
+	}
+	return true;
+}
+
+/* Outer levels that are too many for one call; after the others. */
+static bool read_far(struct look *look)
+{
+	for (uint32_t end = look->near; end > 0;) {
+		uint32_t count = end < NEAR ? end : NEAR, from = end - count;
 
 		for (uint32_t i = 0; i < count; i++) {
 			uint64_t statement = look->ahead->levels[from + i].statement;
 
 			add_span(look, from + i, look->spans[0][i]);
-			if (with_ids)
-				add_id(look, LAYOUT_STATEMENT_ID, statement,
-				       &look->statement_ids[from + i]);
+			add_id(look, LAYOUT_STATEMENT_ID, statement,
+			       &look->statement_ids[from + i]);
 		}
 		if (!read_pieces(look))
 			return false;
 		for (uint32_t i = 0; i < count; i++) {
 			if (!see(look, look->ahead->levels[from + i].request, look->spans[0][i],
-				 &sights[from + i]))
+				 &look->before[from + i]))
 				return false;
 		}
-	}
-	return true;
-}
-
-/* The call that has the head, and on both sides of it the levels from `near` on. */
-static bool read_near(struct look *look, uint32_t near)
-{
-	const struct passive_ahead *ahead = look->ahead;
-
-	for (uint32_t i = near; i < ahead->count; i++)
-		add_span(look, i, look->spans[0][i - near]);
-	add_ways(look);
-	for (uint32_t i = ahead->count; i-- > near;)
-		add_span(look, i, look->spans[1][i - near]);
-	for (uint32_t i = near; i < ahead->count; i++)
-		add_id(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
-		       &look->statement_ids[i]);
-	add_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
-	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
-	if (!read_pieces(look))
-		return false;
-	share_ways(look);
-	for (uint32_t i = near; i < ahead->count; i++) {
-		uint64_t request = ahead->levels[i].request;
-
-		if (!see(look, request, look->spans[0][i - near], &look->before[i]) ||
-		    !see(look, request, look->spans[1][i - near], &look->after[i]))
-			return false;
+		end = from;
 	}
 	return true;
 }
 
 /* Judging what was read */
 
-static bool find_level(const struct passive_ahead *ahead, uint64_t request, uint32_t *level)
+/* `guess`: where it probably is. */
+static bool find_level(const struct look *look, uint64_t request, uint32_t guess, uint32_t *level)
 {
-	for (uint32_t i = ahead->count; i-- > 0;) {
-		if (ahead->levels[i].request == request) {
+	const struct level *levels = look->ahead->levels;
+
+	if (guess < look->levels && levels[guess].request == request) {
+		*level = guess;
+		return true;
+	}
+	for (uint32_t i = look->levels; i-- > 0;) {
+		if (levels[i].request == request) {
 			*level = i;
 			return true;
 		}
@@ -344,51 +429,137 @@ static bool find_level(const struct passive_ahead *ahead, uint64_t request, uint
 	return false;
 }
 
-/* The chain from the head outwards, which is at `top`. */
-static enum outcome judge_chain(struct look *look, uint32_t top)
+/* The same start of a request. */
+static bool is_same(const struct look *look, const struct sight *a, const struct sight *b)
 {
-	struct passive_ahead *ahead = look->ahead;
+	return a->id == b->id && a->statement == b->statement &&
+	       (look->starts || (a->caller == b->caller && !look->slow));
+}
 
-	for (uint32_t i = top + 1; i-- > 0;) {
-		const struct sight *before = &look->before[i], *after = &look->after[i];
-		uint64_t caller = i > 0 ? ahead->levels[i - 1].request : 0;
-
-		if (before->id != after->id || before->statement != after->statement ||
-		    before->caller != after->caller)
-			return LOOK_CHANGED;
-		if (i < top && (before->line != after->line || before->column != after->column))
-			return LOOK_CHANGED;
-		if (after->caller != caller) {
-			ahead->count = 0;
-			return LOOK_ASTRAY;
-		}
-		if (after->statement != ahead->levels[i].statement) {
-			ahead->levels[i].statement = after->statement;
-			return LOOK_CHANGED;
-		}
-		if (after->id == 0 || after->statement == 0)
-			return LOOK_CHANGED;
+/* The next level outwards. */
+static enum outcome add_level(struct look *look, uint32_t level, const struct sight *sight)
+{
+	if (sight->id == 0 || sight->statement == 0)
+		return LOOK_CHANGED;
+	if (sight->statement != look->ahead->levels[level].statement) {
+		look->ahead->levels[level].statement = sight->statement;
+		return LOOK_CHANGED;
 	}
+	look->path[look->depth] = level;
+	look->sights[look->depth++] = sight;
 	return LOOK_BUSY;
 }
 
-static bool tell(struct look *look, uint32_t top, struct passive_position *position)
+/* From a caller of the head outwards.  Each was read after the one that it called. */
+static enum outcome trace_callers(struct look *look, uint64_t caller, const struct sight *first)
+{
+	uint32_t inner = look->path[0], level;
+	enum outcome outcome = LOOK_BUSY;
+
+	while (caller != 0 && outcome == LOOK_BUSY) {
+		if (!find_level(look, caller, inner - 1, &level) || level >= inner)
+			return LOOK_NEW_HEAD;
+		if (first == NULL)
+			first = &look->before[level];
+		outcome = add_level(look, level, first);
+		caller = first->caller;
+		first = NULL;
+		inner = level;
+	}
+	return outcome;
+}
+
+/*
+ * A request that is called has no caller between the two times that it runs, for its input and for its
+ * output, nor for some instructions before it is the head no more.  Only if it goes on and on without
+ * one it is outermost this time.
+ */
+static bool is_doubtful(const struct look *look, struct level *level, const struct sight *after,
+			const struct sight *last)
+{
+	if (is_same(look, after, last) && last->caller == 0 && after->line != last->line &&
+	    ++level->outermost == OUTERMOST)
+		level->called = false;
+	return level->called;
+}
+
+/* Where ids don't tell, the caller's line does: it was the same a little later. */
+static bool callers_stand(const struct look *look, uint64_t caller)
+{
+	const struct sight *before, *after;
+	uint32_t level;
+
+	if (look->starts || !find_level(look, caller, look->path[0] - 1, &level) ||
+	    level < look->likely)
+		return true;
+	before = &look->before[level];
+	after = &look->after[level - look->likely];
+	return before->line == after->line && before->column == after->column;
+}
+
+static enum outcome trace(struct look *look)
+{
+	const struct sight *before, *after, *last;
+	uint32_t level, caller;
+	enum outcome outcome;
+
+	look->depth = 0;
+	if (!find_level(look, look->head, look->ahead->chain - 1, &level) || level < look->likely)
+		return LOOK_NEW_HEAD;
+	before = &look->before[level];
+	after = &look->after[level - look->likely];
+	last = &look->last[level - look->likely];
+	/* Started anew while it was read, a request may have its old id and a new line: until an id proves it. */
+	outcome = add_level(look, level, is_same(look, after, last) ? after : before);
+	if (outcome != LOOK_BUSY)
+		return outcome;
+	/* Where it waits between two rows, or has ended, it has no caller. */
+	if (is_same(look, before, after) &&
+	    (before->caller == after->caller || after->caller == 0)) {
+		if (before->caller == 0 &&
+		    is_doubtful(look, &look->ahead->levels[level], after, last))
+			return LOOK_CHANGED;
+		return callers_stand(look, before->caller) ?
+			       trace_callers(look, before->caller, NULL) :
+			       LOOK_CHANGED;
+	}
+	if (!is_same(look, after, last) || after->caller == 0 || after->caller != last->caller ||
+	    !find_level(look, after->caller, level - 1, &caller) || caller < look->likely ||
+	    !is_same(look, &look->before[caller], &look->after[caller - look->likely]))
+		return LOOK_CHANGED;
+	return trace_callers(look, after->caller, &look->after[caller - look->likely]);
+}
+
+/* Is the head the same as before what was read after it? */
+static bool is_still_head(struct look *look)
+{
+	const struct sight *sight = look->sights[0];
+	uint64_t request = look->ahead->levels[look->path[0]].request;
+	struct sight now;
+
+	add_span(look, look->path[0], look->spans[0][0]);
+	return read_pieces(look) && see(look, request, look->spans[0][0], &now) &&
+	       is_same(look, sight, &now) && now.caller != 0;
+}
+
+static bool tell(struct look *look, struct passive_position *position)
 {
 	const struct passive_ahead *ahead = look->ahead;
 
 	position->attachment = ahead->attachment;
 	position->attachment_id = look->attachment_id;
-	position->count = top + 1;
+	position->count = look->depth;
 	if (!complete_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &position->attachment_id))
 		return false;
-	for (uint32_t i = 0; i <= top; i++) {
-		const struct sight *sight = &look->after[i];
+	for (uint32_t i = 0; i < look->depth; i++) {
+		uint32_t level = look->path[look->depth - 1 - i];
+		const struct sight *sight = look->sights[look->depth - 1 - i];
 
 		position->requests[i] = (struct passive_request){
-			.request = ahead->levels[i].request,
+			.request = ahead->levels[level].request,
 			.statement = sight->statement,
 			.request_id = sight->id,
-			.statement_id = look->statement_ids[i],
+			.statement_id = look->statement_ids[level],
 			.line = sight->line,
 			.column = sight->column,
 		};
@@ -396,6 +567,58 @@ static bool tell(struct look *look, uint32_t top, struct passive_position *posit
 				 &position->requests[i].statement_id))
 			return false;
 	}
+	return true;
+}
+
+static bool is_in_path(const uint32_t *path, uint32_t depth, uint32_t level)
+{
+	/* It goes outwards: down. */
+	for (uint32_t i = 0; i < depth && path[i] >= level; i++) {
+		if (path[i] == level)
+			return true;
+	}
+	return false;
+}
+
+/* Those of the old chain that are in it no more, and then what was spare before. */
+static uint32_t find_spares(const struct passive_ahead *ahead, const uint32_t *path, uint32_t depth,
+			    struct level spares[SPARE])
+{
+	uint32_t count = 0, low = ahead->chain > SPARE ? ahead->chain - SPARE : 0;
+
+	for (uint32_t i = ahead->chain; i-- > low;) {
+		if (ahead->levels[i].request != 0 && !is_in_path(path, depth, i))
+			spares[count++] = ahead->levels[i];
+	}
+	for (uint32_t i = ahead->chain; i < ahead->count && count < SPARE; i++) {
+		if (ahead->levels[i].request != 0 && !is_in_path(path, depth, i))
+			spares[count++] = ahead->levels[i];
+	}
+	return count;
+}
+
+/*
+ * Makes a chain of the levels in `path`, which go outwards, and of others called by these: `fresh`, from
+ * the head outwards.  False: too long.
+ */
+static bool arrange(struct passive_ahead *ahead, const uint32_t *path, uint32_t depth,
+		    const struct level *fresh, uint32_t fresh_count)
+{
+	struct level spares[SPARE];
+	uint32_t chain = depth + fresh_count, count;
+
+	if (chain > PASSIVE_DEPTH)
+		return false;
+	if (chain == ahead->chain && fresh_count == 0 && path[0] == chain - 1)
+		return true;
+	count = find_spares(ahead, path, depth, spares);
+	for (uint32_t i = 0; i < depth; i++)
+		ahead->levels[i] = ahead->levels[path[depth - 1 - i]];
+	for (uint32_t i = 0; i < fresh_count; i++)
+		ahead->levels[depth + i] = fresh[fresh_count - 1 - i];
+	memcpy(&ahead->levels[chain], spares, count * sizeof(spares[0]));
+	ahead->chain = chain;
+	ahead->count = chain + count;
 	return true;
 }
 
@@ -410,33 +633,64 @@ static bool is_still_idle(struct look *look)
 	return !read_pieces(look) || first == 0 || look->alive != look->thread->alive_when;
 }
 
-static enum outcome look_once(struct look *look, struct passive_position *position)
+/* A procedure or function that seems to be outermost is not. */
+static bool is_routine(struct look *look)
+{
+	static const enum layout_fact facts[] = { LAYOUT_PROCEDURE, LAYOUT_FUNCTION };
+	struct level *level = &look->ahead->levels[look->path[0]];
+
+	if (level->checked)
+		return false;
+	level->checked = true;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct layout_path *path = &look->layout->path[facts[i]];
+		uint64_t routine = 0;
+
+		/* Its name is in an object of its own, or there is none. */
+		if (path->type != LAYOUT_ABSENT && path->steps > 1 &&
+		    memory_load(look->process,
+				level->statement + (uint64_t)(int64_t)path->offset[0], &routine,
+				sizeof(routine)) &&
+		    routine != 0)
+			level->called = true;
+	}
+	return level->called;
+}
+
+static enum outcome look_once(struct look *look, bool in_haste, struct passive_position *position)
 {
 	struct passive_ahead *ahead = look->ahead;
-	uint32_t near = ahead->count > NEAR ? ahead->count - NEAR : 0, top;
-	uint64_t head, attachment;
+	uint64_t attachment;
 	enum outcome outcome;
 
-	if (!read_far(look, near, look->before, true) || !read_near(look, near)) {
+	/* What is new may soon be over: then there is no time for spare levels. */
+	look->levels = in_haste ? ahead->chain : ahead->count;
+	look->near = look->levels > NEAR ? look->levels - NEAR : 0;
+	look->likely = ahead->chain > LIKELY ? ahead->chain - LIKELY : 0;
+	if (!read_near(look) || !see_near(look)) {
 		memset(ahead, 0, offsetof(struct passive_ahead, levels));
-		return LOOK_ASTRAY;
+		return LOOK_LOST;
 	}
 	if (look->alive != look->thread->alive_when)
 		return LOOK_IDLE;
-	if (!end_of_way(look, WAY_REQUEST, &head))
-		return LOOK_ASTRAY;
-	if (head == 0)
+	if (!end_of_way(look, WAY_REQUEST, &look->head))
+		return LOOK_LOST;
+	if (look->head == 0)
 		return LOOK_IDLE;
 	if (!end_of_way(look, WAY_ATTACHMENT, &attachment) || attachment != ahead->attachment ||
-	    !find_level(ahead, head, &top) || !read_far(look, near, look->after, false))
-		return LOOK_ASTRAY;
-	outcome = judge_chain(look, top);
+	    !read_far(look))
+		return LOOK_LOST;
+	outcome = trace(look);
 	if (outcome != LOOK_BUSY)
 		return outcome;
-	if (!tell(look, top, position))
+	if (look->path[look->depth - 1] < look->near && !is_still_head(look))
 		return LOOK_CHANGED;
-	if (ahead->count > top + 1 + SPARE)
-		ahead->count = top + 1 + SPARE;
+	if ((look->depth == 1 && is_routine(look)) || !tell(look, position))
+		return LOOK_CHANGED;
+	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
+					    look->way[WAY_REQUEST][0], look->below, position))
+		return LOOK_CHANGED;
+	arrange(ahead, look->path, look->depth, NULL, 0);
 	return LOOK_BUSY;
 }
 
@@ -458,19 +712,22 @@ static bool explore_way(struct look *look, unsigned way, uint64_t *end)
 	return true;
 }
 
-/* From the head outwards to a level that is known, or to the end.  False: it can't be followed. */
+/* From the head outwards to a level of the chain, or to the end.  False: it can't be followed. */
 static bool explore_chain(struct look *look, uint64_t head)
 {
 	struct passive_ahead *ahead = look->ahead;
 	struct level fresh[PASSIVE_DEPTH];
-	uint32_t count = 0, base = 0, known;
+	uint32_t count = 0, known = 0;
 	uint64_t request = head;
 
+	look->depth = 0;
 	while (request != 0) {
 		struct sight sight;
 
-		if (find_level(ahead, request, &known)) {
-			base = known + 1;
+		if (count > 0 && find_level(look, request, ahead->chain - 1, &known) &&
+		    known < ahead->chain) {
+			for (uint32_t i = known + 1; i-- > 0;)
+				look->path[look->depth++] = i;
 			break;
 		}
 		if (count == PASSIVE_DEPTH ||
@@ -478,33 +735,41 @@ static bool explore_chain(struct look *look, uint64_t head)
 				 look->spans[0][0], look->size) ||
 		    !see(look, request, look->spans[0][0], &sight))
 			return false;
-		fresh[count++] = (struct level){ request, sight.statement };
+		fresh[count++] = (struct level){ .request = request,
+						 .statement = sight.statement,
+						 .called = sight.caller != 0 };
 		request = sight.caller;
 	}
-	if (base + count > PASSIVE_DEPTH)
-		return false;
-	if (count == 0)
-		return true;
-	for (uint32_t i = 0; i < count; i++)
-		ahead->levels[base + count - 1 - i] = fresh[i];
-	ahead->count = base + count;
-	return true;
+	/* Those that are new need not stay where they were. */
+	for (uint32_t i = 0; i < ahead->count; i++) {
+		for (uint32_t j = 0; j < count; j++) {
+			if (ahead->levels[i].request != fresh[j].request)
+				continue;
+			fresh[j].called |= ahead->levels[i].called;
+			ahead->levels[i].request = 0;
+		}
+	}
+	return arrange(ahead, look->path, look->depth, fresh, count);
 }
 
-static void explore(struct look *look)
+/* False: the thread's block leads nowhere, as it does when the engine is unloaded. */
+static bool explore(struct look *look, enum outcome outcome)
 {
 	struct passive_ahead *ahead = look->ahead;
-	uint64_t head;
 
-	if (!explore_way(look, WAY_REQUEST, &head) ||
-	    !explore_way(look, WAY_ATTACHMENT, &ahead->attachment) || !explore_chain(look, head))
-		ahead->count = 0;
+	if (outcome == LOOK_LOST && (!explore_way(look, WAY_REQUEST, &look->head) ||
+				     !explore_way(look, WAY_ATTACHMENT, &ahead->attachment)))
+		return false;
+	if (!explore_chain(look, look->head))
+		ahead->chain = ahead->count = 0;
+	return true;
 }
 
 enum passive_state passive_read(pid_t process, const struct layout *layout,
 				const struct process_thread *thread,
 				struct passive_position *position)
 {
+	enum outcome outcome = LOOK_CHANGED;
 	struct look look;
 
 	position->count = 0;
@@ -515,19 +780,23 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	look.thread = thread;
 	look.ahead = thread->ahead;
 	look.count = 0;
+	look.starts = layout->path[LAYOUT_STATEMENT_ID].type != LAYOUT_ABSENT;
+	look.slow = false;
 	measure_span(&look);
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;
 	for (unsigned i = 0; i < TRIES; i++) {
-		enum outcome outcome = look_once(&look, position);
-
-		thread->ahead->idle = outcome == LOOK_IDLE;
-		if (outcome == LOOK_IDLE || outcome == LOOK_BUSY)
-			return outcome == LOOK_IDLE ? PASSIVE_IDLE : PASSIVE_BUSY;
-		if (outcome == LOOK_ASTRAY)
-			explore(&look);
+		outcome = look_once(&look, outcome == LOOK_NEW_HEAD, position);
+		if (outcome == LOOK_BUSY)
+			break;
+		if (outcome == LOOK_IDLE || (outcome != LOOK_CHANGED && !explore(&look, outcome))) {
+			thread->ahead->idle = true;
+			return PASSIVE_IDLE;
+		}
+		position->count = 0;
 	}
-	return PASSIVE_TORN;
+	thread->ahead->idle = false;
+	return position->count != 0 ? PASSIVE_BUSY : PASSIVE_TORN;
 }
 
 void passive_text(pid_t process, const struct layout *layout, enum layout_fact fact,
