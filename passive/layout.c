@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ static const char *const fact_names[LAYOUT_FACTS] = {
 	[LAYOUT_SOURCE_ID] = "source_id",
 	[LAYOUT_SOURCE_TABLE] = "source_table",
 	[LAYOUT_SOURCE_ALIAS] = "source_alias",
+	[LAYOUT_OUTER] = "outer",
 };
 
 static const char *const type_names[LAYOUT_TYPES] = {
@@ -120,6 +122,35 @@ bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 	return done;
 }
 
+void layout_copy_step(char *step, size_t room, const char *access_path)
+{
+	const char *from = access_path + strspn(access_path, " ->");
+	bool quoted = false;
+	size_t size = 0;
+	int depth = 0;
+
+	for (; *from && *from != '\n' && size + 1 < room; from++) {
+		if (*from == '"')
+			quoted = !quoted;
+		else if (quoted)
+			continue;
+		if (!quoted && strncmp(from, "\" as \"", 6) == 0) {
+			from += 5;
+			quoted = true;
+			continue;
+		}
+		if (!quoted && *from == '(')
+			depth++;
+		if (!depth)
+			step[size++] = *from;
+		if (!quoted && *from == ')')
+			depth--;
+	}
+	while (size && step[size - 1] == ' ')
+		size--;
+	step[size] = 0;
+}
+
 /* ---- Where the cache is ---- */
 
 static bool find_directory(const char *directory, char path[PATH_MAX],
@@ -181,7 +212,8 @@ __attribute__((format(printf, 3, 4))) static void add(char text[FILE_ROOM], size
 	va_start(arguments, format);
 	added = vsnprintf(text + *size, FILE_ROOM - *size, format, arguments);
 	va_end(arguments);
-	*size += added > 0 ? (size_t)added : 0;
+	if (added > 0)
+		*size += MIN((size_t)added, FILE_ROOM - 1 - *size);
 }
 
 static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
@@ -204,9 +236,9 @@ static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
 		add(text, &size, "\n");
 	}
 	for (unsigned i = 0; i < layout->plan_functions; i++)
-		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u\n",
+		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u %d %d\n",
 		    event_names[layout->plan[i].event], layout->plan[i].start, layout->plan[i].end,
-		    layout->plan[i].reg);
+		    layout->plan[i].reg, layout->plan[i].offset, layout->plan[i].slot);
 	for (unsigned i = 0; i < layout->plan_types; i++)
 		add(text, &size, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
 		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].root,
@@ -287,7 +319,8 @@ static bool read_path(struct layout *layout, char **words)
 		if (path->steps == LAYOUT_STEPS || !read_offset(word, &path->offset[path->steps]))
 			return false;
 	}
-	return path->steps > 0 && (fact < LAYOUT_OBJECTS) == (path->type == LAYOUT_POINTER);
+	return path->steps > 0 &&
+	       (fact < LAYOUT_OBJECTS || fact == LAYOUT_OUTER) == (path->type == LAYOUT_POINTER);
 }
 
 static bool read_plan(struct layout *layout, char **words)
@@ -297,15 +330,18 @@ static bool read_plan(struct layout *layout, char **words)
 	int64_t start, end, reg;
 	unsigned event;
 
-	if (!name || !find_name(event_names, LAYOUT_PLAN_EVENTS, name, &event) ||
+	if (layout->plan_functions == LAYOUT_PLAN_FUNCTIONS || !name ||
+	    !find_name(event_names, LAYOUT_PLAN_EVENTS, name, &event) ||
 	    !read_number(strsep(words, " "), &start) || !read_number(strsep(words, " "), &end) ||
-	    !read_number(strsep(words, " "), &reg) || start < 0 || end <= start || reg < 0 ||
-	    reg > UINT8_MAX || layout->plan_functions == LAYOUT_PLAN_FUNCTIONS)
+	    !read_number(strsep(words, " "), &reg) ||
+	    !read_offset(strsep(words, " "), &plan->offset) ||
+	    !read_offset(strsep(words, " "), &plan->slot) || start < 0 || end <= start || reg < 0 ||
+	    reg > UINT8_MAX)
 		return false;
-	*plan = (struct layout_plan_function){ .start = (uint64_t)start,
-					       .end = (uint64_t)end,
-					       .event = (enum layout_plan_event)event,
-					       .reg = (uint32_t)reg };
+	plan->start = (uint64_t)start;
+	plan->end = (uint64_t)end;
+	plan->event = (enum layout_plan_event)event;
+	plan->reg = (uint32_t)reg;
 	layout->plan_functions++;
 	return true;
 }
@@ -462,6 +498,24 @@ static bool replace_file(const char *path, const char *text, size_t size)
 	return false;
 }
 
+static bool refuse_to_write(const char *path, char error[LAYOUT_ERROR_SIZE])
+{
+	return refuse(error,
+		      "%.800s: cannot be written: %s: set FBPROF_CACHE to a directory that you may "
+		      "write to",
+		      path, strerror(errno));
+}
+
+bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE])
+{
+	char path[PATH_MAX];
+
+	if (!find_directory(directory, path, error))
+		return false;
+	return (make_directory(path) && access(path, W_OK | X_OK) == 0) ||
+	       refuse_to_write(path, error);
+}
+
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE])
 {
 	char parent[PATH_MAX], path[PATH_MAX], text[FILE_ROOM];
@@ -470,9 +524,6 @@ bool layout_save(const struct layout *layout, const char *directory, char error[
 	    !find_file(directory, layout->identity, path, error))
 		return false;
 	if (!make_directory(parent) || !replace_file(path, text, write_text(layout, text)))
-		return refuse(error,
-			      "%.800s: cannot be written: %s: set FBPROF_CACHE to a directory "
-			      "that you may write to",
-			      path, strerror(errno));
+		return refuse_to_write(path, error);
 	return true;
 }

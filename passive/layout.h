@@ -46,6 +46,12 @@ enum layout_fact {
 	LAYOUT_SOURCE_ID,     /* its own in the statement; not the number that a session tells */
 	LAYOUT_SOURCE_TABLE,  /* name of the table that it reads, if its step is of a table … */
 	LAYOUT_SOURCE_ALIAS,  /* … and its alias; empty: none */
+	/*
+	 * From what the first step of REQUEST's path points to, the thread's context: the one below it, a
+	 * pointer; 0: none.  A statement of EXECUTE STATEMENT has a context of its own, and no caller: who
+	 * executes it is the request of the context below.
+	 */
+	LAYOUT_OUTER,
 	LAYOUT_FACTS
 };
 
@@ -90,7 +96,9 @@ enum layout_plan_event {
 struct layout_plan_function {
 	uint64_t start, end;
 	enum layout_plan_event event;
-	uint32_t reg; /* its number in DWARF */
+	uint32_t reg;	/* its number in DWARF */
+	int32_t offset; /* not 0: the object's address is in memory, so far from the register */
+	int32_t slot; /* not -1: the function's place among the virtual functions of the object's class */
 };
 
 #define LAYOUT_PLAN_FUNCTIONS 64
@@ -127,6 +135,12 @@ const char *layout_fact_name(enum layout_fact fact);
 const char *layout_type_name(enum layout_type type);
 const char *layout_event_name(enum layout_plan_event event);
 
+/*
+ * A step as in struct layout_plan_type, out of an explained plan: its first line, without arrow, names in
+ * quotes, and what is in parentheses.
+ */
+void layout_copy_step(char *step, size_t room, const char *access_path);
+
 #define LAYOUT_ERROR_SIZE 1024
 
 /*
@@ -144,5 +158,8 @@ bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 bool layout_load(struct layout *layout, const char *directory, const char *identity,
 		 char error[LAYOUT_ERROR_SIZE]);
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE]);
+
+/* Whether something can be saved there, before there is anything to save; makes the directory. */
+bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE]);
 
 #endif

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * How far into an object to look, in bytes.  Far more than any engine needed so far, and little enough
- * for a search of seconds.
+ * How far into an object to look, in bytes.  Far more than any engine needed so far, and little
+ * enough for a search of seconds.
  */
 #define CONTEXT_WINDOW	  512 /* what the TLS block points to: the thread's context */
 #define REQUEST_WINDOW	  2048
@@ -44,17 +44,19 @@ struct wanted {
 	const char *text;      /* "": none */
 };
 
+#define ANY_OFFSET INT32_MIN
+
 /* All paths from one kind of object to one fact that are not refuted. */
 struct finder {
 	enum layout_fact fact;
 	const struct shape *shapes;
-	unsigned count;	     /* of shapes */
-	int32_t last_offset; /* if 0 or more, the only offset of the last step */
+	unsigned count;		     /* of shapes */
+	int32_t fixed[LAYOUT_STEPS]; /* the only offset of a step, unless ANY_OFFSET */
 	bool started;
 	GArray *paths; /* struct layout_path */
 };
 
-#define FINDERS_MAX 8
+#define FINDERS_MAX 8 /* in a stage */
 
 struct learner {
 	uint64_t tls_size;
@@ -227,6 +229,11 @@ static void find_text(struct finder *finder, struct layout_path *path, uint64_t 
 	}
 }
 
+static bool may_be_at(const struct finder *finder, unsigned step, size_t offset)
+{
+	return finder->fixed[step] == ANY_OFFSET || finder->fixed[step] == (int32_t)offset;
+}
+
 static void find_number(struct finder *finder, struct layout_path *path, uint64_t object,
 			size_t window, const struct wanted *wanted)
 {
@@ -236,7 +243,7 @@ static void find_number(struct finder *finder, struct layout_path *path, uint64_
 
 	for (size_t offset = 0; offset + step <= size; offset += step) {
 		if (memcmp(bytes + offset, &wanted->number, step) != 0 ||
-		    (finder->last_offset >= 0 && (size_t)finder->last_offset != offset))
+		    !may_be_at(finder, path->steps - 1, offset))
 			continue;
 		path->offset[path->steps - 1] = (int32_t)offset;
 		add_path(finder, path, wanted->type, 0);
@@ -263,7 +270,8 @@ static void find_from(struct finder *finder, const struct shape *shape, struct l
 		uint64_t pointer;
 
 		memcpy(&pointer, bytes + offset, sizeof(pointer));
-		if (pointer < ADDRESS_MIN || pointer > ADDRESS_MAX || pointer % 8)
+		if (pointer < ADDRESS_MIN || pointer > ADDRESS_MAX || pointer % 8 ||
+		    !may_be_at(finder, step, offset))
 			continue;
 		path->offset[step] = (int32_t)offset;
 		find_from(finder, shape, path, step + 1, pointer, wanted);
@@ -375,12 +383,14 @@ static bool fail(char error[LAYOUT_ERROR_SIZE], enum layout_fact fact)
 static void add_finder(struct learner *learner, enum layout_fact fact, const struct shape *shapes,
 		       unsigned count)
 {
-	learner->finders[learner->count++] =
-		(struct finder){ .fact = fact,
-				 .shapes = shapes,
-				 .count = count,
-				 .last_offset = -1,
-				 .paths = g_array_new(FALSE, FALSE, sizeof(struct layout_path)) };
+	struct finder *finder = &learner->finders[learner->count++];
+
+	*finder = (struct finder){ .fact = fact,
+				   .shapes = shapes,
+				   .count = count,
+				   .paths = g_array_new(FALSE, FALSE, sizeof(struct layout_path)) };
+	for (unsigned step = 0; step < LAYOUT_STEPS; step++)
+		finder->fixed[step] = ANY_OFFSET;
 }
 
 /* From the TLS block: its size is filled in. */
@@ -404,6 +414,9 @@ static void begin_second_stage(struct learner *learner)
 {
 	static const struct shape column[] = { { 1, { REQUEST_WINDOW } } };
 	static const struct shape caller[] = { { 2, { REQUEST_WINDOW, REQUEST_WINDOW } } };
+	static const struct shape outer[] = {
+		{ 3, { CONTEXT_WINDOW, CONTEXT_WINDOW, REQUEST_WINDOW } }
+	};
 	static const struct shape statement_id[] = { { 2, { REQUEST_WINDOW, STATEMENT_WINDOW } } };
 	static const struct shape sql_text[] = {
 		{ 3, { REQUEST_WINDOW, STATEMENT_WINDOW, STRING_WINDOW } }
@@ -413,10 +426,16 @@ static void begin_second_stage(struct learner *learner)
 		{ 3, { ATTACHMENT_WINDOW, ROUTINE_WINDOW, WORD_WINDOW } }
 	};
 	static const struct shape database[] = { { 2, { ATTACHMENT_WINDOW, DATABASE_WINDOW } } };
+	const struct layout_path *path = learner->layout.path;
 
 	add_finder(learner, LAYOUT_COLUMN, column, 1);
 	add_finder(learner, LAYOUT_CALLER, caller, 1);
-	learner->finders[1].last_offset = learner->layout.path[LAYOUT_REQUEST_ID].offset[0];
+	find_finder(learner, LAYOUT_CALLER)->fixed[1] = path[LAYOUT_REQUEST_ID].offset[0];
+	if (path[LAYOUT_REQUEST].steps == 2) {
+		add_finder(learner, LAYOUT_OUTER, outer, 1);
+		find_finder(learner, LAYOUT_OUTER)->fixed[1] = path[LAYOUT_REQUEST].offset[1];
+		find_finder(learner, LAYOUT_OUTER)->fixed[2] = path[LAYOUT_REQUEST_ID].offset[0];
+	}
 	add_finder(learner, LAYOUT_STATEMENT_ID, statement_id, 1);
 	add_finder(learner, LAYOUT_SQL_TEXT, sql_text, 1);
 	add_finder(learner, LAYOUT_USER, user, 2);
@@ -524,7 +543,7 @@ static bool is_known(const struct wanted *wanted, enum layout_fact fact)
 {
 	if (wanted->type == LAYOUT_TEXT)
 		return wanted->text != NULL;
-	return wanted->number != 0 || fact == LAYOUT_CALLER;
+	return wanted->number != 0 || fact == LAYOUT_CALLER || fact == LAYOUT_OUTER;
 }
 
 static void feed_fact(struct learner *learner, enum layout_fact fact, uint64_t object,
@@ -561,6 +580,28 @@ static void feed_request(struct learner *learner, const struct learn_frame *fram
 		wanted = want(frame, facts[i]);
 		feed_fact(learner, facts[i], request, &wanted);
 	}
+}
+
+/* The thread's context; 0 if it can't be read, or the layout knows none. */
+static uint64_t read_context(const struct layout *layout, uint64_t tls)
+{
+	const struct layout_path path = { .type = LAYOUT_POINTER,
+					  .steps = 1,
+					  .offset = { layout->path[LAYOUT_REQUEST].offset[0] } };
+	uint64_t context;
+
+	if (layout->path[LAYOUT_REQUEST].steps != 2 || !read_number(&path, tls, &context))
+		return 0;
+	return context;
+}
+
+static void feed_outer(struct learner *learner, const struct learn_moment *moment)
+{
+	const struct wanted outer = { .type = LAYOUT_U64, .number = moment->outer_id };
+
+	if (moment->outer_known)
+		feed_fact(learner, LAYOUT_OUTER, read_context(&learner->layout, moment->tls),
+			  &outer);
 }
 
 static void feed_names(struct learner *learner, const struct learn_moment *moment, uint64_t request)
@@ -607,6 +648,7 @@ void learner_feed(struct learner *learner, const struct learn_moment *moment)
 	request = read_object(layout, LAYOUT_REQUEST, moment->tls);
 	if (learner->stage == 1) {
 		feed_request(learner, frame, moment->count > 1 ? frame[1].request_id : 0, request);
+		feed_outer(learner, moment);
 		feed_attachment(learner, moment,
 				read_object(layout, LAYOUT_ATTACHMENT, moment->tls));
 	} else {
@@ -677,6 +719,7 @@ static bool settle_second_stage(struct learner *learner, char error[LAYOUT_ERROR
 {
 	static const enum layout_fact facts[] = { LAYOUT_COLUMN, LAYOUT_USER, LAYOUT_DATABASE };
 	const struct layout_path *caller = best_path(find_finder(learner, LAYOUT_CALLER), NULL);
+	const struct layout_path *outer = best_path(find_finder(learner, LAYOUT_OUTER), NULL);
 	struct layout_path *path = learner->layout.path, member;
 
 	if (!caller)
@@ -689,6 +732,8 @@ static bool settle_second_stage(struct learner *learner, char error[LAYOUT_ERROR
 			return fail(error, facts[i]);
 		path[facts[i]] = *best;
 	}
+	if (outer)
+		split_path(outer, &path[LAYOUT_OUTER], &member, outer->steps - 1);
 	return settle_statement(learner, error);
 }
 
@@ -772,6 +817,22 @@ static bool verify_attachment(const struct layout *layout, const struct learn_mo
 	       verify_fact(layout, LAYOUT_DATABASE, attachment, &database, 0, error);
 }
 
+static bool verify_outer(const struct layout *layout, const struct learn_moment *moment,
+			 char error[LAYOUT_ERROR_SIZE])
+{
+	const struct wanted id = { .type = LAYOUT_U64, .number = moment->outer_id };
+	const struct layout_path *request = &layout->path[LAYOUT_REQUEST];
+	struct layout_path path = { .type = LAYOUT_U64, .steps = 3 };
+	uint64_t context = read_context(layout, moment->tls);
+
+	if (layout->path[LAYOUT_OUTER].type == LAYOUT_ABSENT || !moment->outer_known)
+		return true;
+	path.offset[0] = layout->path[LAYOUT_OUTER].offset[0];
+	path.offset[1] = request->offset[1];
+	path.offset[2] = layout->path[LAYOUT_REQUEST_ID].offset[0];
+	return (context && agrees(&path, context, &id)) || differ(error, LAYOUT_OUTER, 0, &id);
+}
+
 bool learn_verify(const struct layout *layout, const struct learn_moment *moment,
 		  char error[LAYOUT_ERROR_SIZE])
 {
@@ -785,7 +846,7 @@ bool learn_verify(const struct layout *layout, const struct learn_moment *moment
 	}
 	if (request)
 		return differ(error, LAYOUT_CALLER, moment->count - 1, &none);
-	return verify_attachment(layout, moment, error);
+	return verify_outer(layout, moment, error) && verify_attachment(layout, moment, error);
 }
 
 bool learn_idle(const struct layout *layout, uint64_t tls)

@@ -1,6 +1,6 @@
 /*
- * Learns a layout (layout.h) from moments at which something else, the oracle, knows the position: it
- * looks for every path that leads to what is known, and drops those that fail at a later moment.
+ * Learns a layout (layout.h) from moments at which something else, the oracle, knows the position:
+ * it looks for every path that leads to what is known, and drops those that fail at a later moment.
  *
  * Learning goes by stages, as the paths of a stage begin at the objects that an earlier one found.
  * The moments of a stage must be of a workload that is varied enough; the workload is run again for
@@ -21,7 +21,10 @@ enum learn_kind {
 	LEARN_TRIGGER
 };
 
-/* What is known of a request and its statement.  NULL and 0: not known, but for `name` and `package` "". */
+/*
+ * What is known of a request and its statement.  NULL and 0: not known, but for `name` and
+ * `package` "".
+ */
 struct learn_frame {
 	uint64_t request_id, statement_id;
 	uint32_t line, column;
@@ -35,6 +38,10 @@ struct learn_moment {
 	const char *user, *database;
 	unsigned count;			  /* of requests; at least 1 */
 	const struct learn_frame *frames; /* innermost first, without gaps */
+
+	/* The request that executes the outermost one, by EXECUTE STATEMENT; 0: none does. */
+	bool outer_known;
+	uint64_t outer_id;
 };
 
 struct learner;
@@ -47,8 +54,8 @@ void learner_free(struct learner *learner);
 void learner_feed(struct learner *learner, const struct learn_moment *moment);
 
 /*
- * Ends a stage: settles on one path for each of its facts.  False, with a sentence in `error`, if a fact
- * that can't be missing has none.  After LEARN_STAGES times learner_layout() has all paths.
+ * Ends a stage: settles on one path for each of its facts.  False, with a sentence in `error`, if a
+ * fact that can't be missing has none.  After LEARN_STAGES times learner_layout() has all paths.
  */
 bool learner_settle(struct learner *learner, char error[LAYOUT_ERROR_SIZE]);
 const struct layout *learner_layout(const struct learner *learner);

@@ -18,6 +18,7 @@
  */
 #include "position.h"
 #include "memory.h"
+#include "outer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,7 @@ struct look {
 	/* What is read. */
 	int32_t alive;
 	uint64_t way[WAYS][LAYOUT_STEPS];
+	uint64_t below; /* the context below the thread's */
 	uint64_t attachment_id, statement_ids[PASSIVE_DEPTH + SPARE];
 	unsigned char spans[3][NEAR][SPAN_SIZE];
 	struct sight before[PASSIVE_DEPTH + SPARE]; /* the head was read */
@@ -236,7 +238,7 @@ static bool see(const struct look *look, uint64_t request, const unsigned char *
 
 /* Putting a call together */
 
-_Static_assert(NEAR + WAYS * LAYOUT_STEPS + 2 * (LIKELY + SPARE) + NEAR + 2 <= MEMORY_PIECES,
+_Static_assert(NEAR + WAYS * LAYOUT_STEPS + 2 * (LIKELY + SPARE) + NEAR + 3 <= MEMORY_PIECES,
 	       "all in one call");
 
 static void add(struct look *look, uint64_t from, void *to, size_t size)
@@ -275,6 +277,10 @@ static void add_ways(struct look *look)
 				    sizeof(uint64_t));
 		}
 	}
+	look->below = 0;
+	if (ahead->way[WAY_REQUEST][1] != 0 && outer_is_known(look->layout))
+		add(look, outer_place(look->layout, ahead->way[WAY_REQUEST][1]), &look->below,
+		    sizeof(look->below));
 }
 
 static void share_ways(struct look *look)
@@ -693,6 +699,9 @@ static enum outcome look_once(struct look *look, bool in_haste, struct passive_p
 	if (look->path[look->depth - 1] < look->near && !is_still_head(look))
 		return LOOK_CHANGED;
 	if (!tell(look, position))
+		return LOOK_CHANGED;
+	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
+					    look->way[WAY_REQUEST][0], look->below, position))
 		return LOOK_CHANGED;
 	arrange(ahead, look->path, look->depth, NULL, 0);
 	return LOOK_BUSY;

@@ -24,16 +24,17 @@ static struct layout make_layout(void)
 	for (unsigned i = 0; i < LAYOUT_FACTS; i++) {
 		struct layout_path *path = &layout.path[i];
 
-		path->type = i < LAYOUT_OBJECTS ? LAYOUT_POINTER : LAYOUT_U32 + i % 5;
+		path->type = i < LAYOUT_OBJECTS || i == LAYOUT_OUTER ? LAYOUT_POINTER :
+								       LAYOUT_U32 + i % 5;
 		path->steps = 1 + i % LAYOUT_STEPS;
 		path->length = path->type == LAYOUT_TEXT ? 8 : 0;
 		for (unsigned step = 0; step < path->steps; step++)
 			path->offset[step] = (int32_t)(8 * i + step) - 16;
 	}
 	layout.plan_functions = 2;
-	layout.plan[0] = (struct layout_plan_function){ 16, 32, LAYOUT_PLAN_OPEN, 13 };
-	layout.plan[1] =
-		(struct layout_plan_function){ 1ull << 40, 1ull << 41, LAYOUT_PLAN_FETCH, 3 };
+	layout.plan[0] = (struct layout_plan_function){ 16, 32, LAYOUT_PLAN_OPEN, 13, 0, -1 };
+	layout.plan[1] = (struct layout_plan_function){ 1ull << 40, 1ull << 41, LAYOUT_PLAN_FETCH,
+							3,	    -24,	5 };
 	return layout;
 }
 
@@ -129,6 +130,9 @@ START_TEST(directories)
 	unsetenv("HOME");
 	ck_assert(!layout_load(&loaded, NULL, layout.identity, error));
 	ck_assert_ptr_nonnull(strstr(error, "set FBPROF_CACHE"));
+	ck_assert(layout_may_save(scratch, error));
+	ck_assert(!layout_may_save("/dev/null/here", error));
+	ck_assert_ptr_nonnull(strstr(error, "cannot be written"));
 	ck_assert(!layout_save(&layout, "/dev/null/here", error));
 	ck_assert_ptr_nonnull(strstr(error, "cannot be written"));
 }

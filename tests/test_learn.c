@@ -1,6 +1,6 @@
 /*
- * The search for paths, in structures of our own: it must find where each fact is, and must not find what
- * isn't there.
+ * The search for paths, in structures of our own: it must find where each fact is, and must not
+ * find what isn't there.
  */
 #include "../passive/learn.h"
 
@@ -52,6 +52,13 @@ struct attachment {
 	struct text user, *database;
 };
 
+struct context {
+	uint64_t zero[3];
+	struct request *request;
+	struct attachment *attachment;
+	struct context *below;
+};
+
 /* Objects are so far apart that no window of the search reaches from one into another. */
 #define GAP(name) char name[16384]
 
@@ -74,12 +81,12 @@ static struct {
 	GAP(gap7);
 	struct attachment attachment;
 	GAP(gap8);
-	struct {
-		uint64_t zero[3];
-		struct request *request;
-		struct attachment *attachment;
-	} context;
+	struct context context;
 	GAP(gap9);
+	struct context below;
+	GAP(gap10);
+	struct request outer;
+	GAP(gap11);
 	void *tls[4];
 } engine;
 
@@ -145,6 +152,16 @@ static void set_request(unsigned depth, unsigned count, unsigned number)
 	request->statement->id = frame->statement_id = 7000 + 10 * number + depth;
 }
 
+/* Every third moment is of a statement within a statement. */
+static void set_outer(unsigned number)
+{
+	engine.outer.id = 300 + number;
+	engine.below.request = &engine.outer;
+	engine.context.below = number % 3 ? NULL : &engine.below;
+	moment.outer_known = true;
+	moment.outer_id = number % 3 ? 0 : engine.outer.id;
+}
+
 /* The state of the engine, and what an oracle knows of it. */
 static void make_moment(unsigned number)
 {
@@ -173,6 +190,7 @@ static void make_moment(unsigned number)
 					.database = texts[4],
 					.count = count,
 					.frames = frames };
+	set_outer(number);
 }
 
 static struct learner *learn(unsigned stages)
@@ -203,17 +221,16 @@ static void check_path(const struct layout *layout, enum layout_fact fact, enum 
 }
 
 #define AT(type, member) offsetof(struct type, member)
-#define IN_CONTEXT(member) \
-	(offsetof(typeof(engine), context.member) - offsetof(typeof(engine), context))
-#define WORD_CHARACTERS AT(word, characters)
+#define WORD_CHARACTERS	 AT(word, characters)
 
 START_TEST(finds_all)
 {
 	struct learner *learner = learn(LEARN_STAGES);
 	const struct layout *layout = learner_layout(learner);
 
-	check_path(layout, LAYOUT_REQUEST, LAYOUT_POINTER, 2, 16, IN_CONTEXT(request));
-	check_path(layout, LAYOUT_ATTACHMENT, LAYOUT_POINTER, 2, 16, IN_CONTEXT(attachment));
+	check_path(layout, LAYOUT_REQUEST, LAYOUT_POINTER, 2, 16, AT(context, request));
+	check_path(layout, LAYOUT_ATTACHMENT, LAYOUT_POINTER, 2, 16, AT(context, attachment));
+	check_path(layout, LAYOUT_OUTER, LAYOUT_POINTER, 1, AT(context, below), AT(context, below));
 	check_path(layout, LAYOUT_REQUEST_ID, LAYOUT_U64, 1, AT(request, id), AT(request, id));
 	check_path(layout, LAYOUT_LINE, LAYOUT_U32, 1, AT(request, line), AT(request, line));
 	check_path(layout, LAYOUT_COLUMN, LAYOUT_U32, 1, AT(request, column), AT(request, column));
@@ -252,7 +269,7 @@ START_TEST(verifies)
 		make_moment(number);
 		ck_assert_msg(learn_verify(layout, &moment, error), "%s", error);
 	}
-	for (unsigned wrong = 0; wrong < 7; wrong++) {
+	for (unsigned wrong = 0; wrong < 8; wrong++) {
 		make_moment(903); /* of all depths */
 		switch (wrong) {
 		case 0:
@@ -276,6 +293,9 @@ START_TEST(verifies)
 			break;
 		case 6:
 			engine.context.request = NULL;
+			break;
+		case 7:
+			engine.context.below = NULL;
 			break;
 		}
 		ck_assert_msg(!learn_verify(layout, &moment, error), "%u is not seen", wrong);

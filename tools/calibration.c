@@ -1,12 +1,14 @@
 /*
- * The calibration: see calibration.h.  What an oracle knows goes to the learner, stage by stage, and then to
- * verification.  Two oracles: with the profiler all is in one thread; with the monitoring tables a thread
- * executes, and another one holds it at gates (calibration_sql.h) and looks.
+ * The calibration: see calibration.h.  What an oracle knows goes to the learner, stage by stage,
+ * and then to verification.  Two oracles: with the profiler all is in one thread; with the
+ * monitoring tables a thread executes, and another one holds it at gates (calibration_sql.h) and
+ * looks.
  */
 #include "calibration.h"
 
 #include "calibration_plan.h"
 #include "calibration_sql.h"
+#include "calibration_stacks.h"
 #include "client.h"
 #include "oracle.h"
 #include "oracle_plan.h"
@@ -23,7 +25,10 @@
 #define OWNER	    "SYSDBA"
 #define OTHER_OWNER "OWNER_OF_THE_SECOND_DATABASE" /* at most 31 characters, for Firebird 3 */
 
-/* So many moments must agree.  Each of the monitoring tables takes some 5 ms, one of the profiler next to none. */
+/*
+ * So many moments must agree.  Each of the monitoring tables takes some 5 ms, one of the profiler
+ * next to none.
+ */
 #define VERIFIED_LEAST_PROFILER 2000
 #define VERIFIED_LEAST_MONITOR	1000
 #define VERIFYING_RUNS_MONITOR	20 /* of a workload with 50 gates */
@@ -187,6 +192,7 @@ static bool run_statements(struct state *state, struct client_attachment *attach
 			   const char *const *statements, uint64_t tls, char **error)
 {
 	for (; *statements; statements++) {
+		oracle_profiler_statement();
 		if (g_str_has_prefix(*statements, "select")) {
 			char *row = client_query(attachment, *statements, error);
 
@@ -560,13 +566,17 @@ static void learn_plans(struct state *state, struct layout *layout)
 {
 	char *error = NULL;
 
-	if (state->profiler && calibrate_plan(state->client, state->calibration->engine,
-					      state->calibration->directory, layout, &error))
+	const struct calibration *calibration = state->calibration;
+	bool done = state->profiler ? calibrate_plan(state->client, calibration->engine,
+						     calibration->directory, layout, &error) :
+				      calibrate_stacks(state->client, calibration->engine,
+						       calibration->directory, layout, &error);
+
+	if (done)
 		progress(state, "record sources: %u functions, %u steps of plans",
 			 layout->plan_functions, layout->plan_types);
 	else
-		progress(state, "record sources are not told: %s",
-			 error ? error : "this engine has no profiler");
+		progress(state, "record sources are not told: %s", error);
 	g_free(error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Calibration: learns the layout of an engine (passive/layout.h) in a process of its own, on scratch
- * databases, by the engine's own profiler or monitoring tables.
+ * Calibration: learns the layout of an engine (passive/layout.h) in a process of its own, on
+ * scratch databases, by the engine's own profiler or monitoring tables.
  */
 #ifndef FBPROF_CALIBRATION_H
 #define FBPROF_CALIBRATION_H
@@ -18,8 +18,8 @@ struct calibration {
 };
 
 /*
- * In a process whose environment makes Firebird load that engine.  Returns false, with a sentence in
- * `error` (to be freed), if the layout can't be learnt or is not verified.
+ * In a process whose environment makes Firebird load that engine.  Returns false, with a sentence
+ * in `error` (to be freed), if the layout can't be learnt or is not verified.
  */
 bool calibrate(const struct calibration *calibration, struct layout *layout, char **error);
 

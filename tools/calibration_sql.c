@@ -171,7 +171,10 @@ static const char *const learning_statements[] = {
 	"  execute statement ('select count(*) from items where id > ?') (x) into x;\n"
 	"end",
 
-	/* Between the caller and the called there is another request, which waits to be fetched from. */
+	/*
+	 * Between the caller and the called there is another request, which waits to be fetched
+	 * from.
+	 */
 	"execute block as declare x integer; declare g integer;\n"
 	"begin\n"
 	"  for select n from numbers(1, 3) into :x do\n"
@@ -294,6 +297,7 @@ static const char *const verifying_statements[] = {
 	"         " PASS_GATE "\n"
 	"  end\n"
 	"  execute statement 'execute block as declare z integer; begin z = ackermann(2, 2); end';\n"
+	"  execute statement 'select max(price_of(number)) from orders' into x;\n"
 	"  in autonomous transaction do x = price_of(-1);\n"
 	"end",
 

@@ -1,10 +1,10 @@
 /*
- * The two workloads of a calibration, in SQL that Firebird 3 to 6 understand: one to learn from, one to
- * verify with, which shares no routine, line or text with it.
+ * The two workloads of a calibration, in SQL that Firebird 3 to 6 understand: one to learn from,
+ * one to verify with, which shares no routine, line or text with it.
  *
- * Here and there they pass a gate: they take the next number of the sequence GATE and update that row
- * of the table GATES.  Whoever has locked the row holds them there; the session's context variable GATE has the
- * number.
+ * Here and there they pass a gate: they take the next number of the sequence GATE and update that
+ * row of the table GATES.  Whoever has locked the row holds them there; the session's context
+ * variable GATE has the number.
  */
 #ifndef FBPROF_CALIBRATION_SQL_H
 #define FBPROF_CALIBRATION_SQL_H

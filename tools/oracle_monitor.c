@@ -1,6 +1,6 @@
 /*
- * The monitoring tables as an oracle: what they say of an attachment that is held.  They know the line of
- * each routine that is active, but not that of the statement that began it all.
+ * The monitoring tables as an oracle: what they say of an attachment that is held.  They know the
+ * line of each routine that is active, but not that of the statement that began it all.
  */
 #include "oracle.h"
 
@@ -15,26 +15,29 @@
 #define OBJECT_PROCEDURE "5"
 
 /*
- * First the statement: its id and text (empty where it is in another table, from 5.0 on); then what it called:
- * id, caller's id (empty: the statement), type, name, package, line, column.  The statement is the last that
- * began: EXECUTE STATEMENT is one within another.
+ * First the statement: its id, that of the statement that executes it (by EXECUTE STATEMENT; its
+ * own if none does), and its text (empty where it is in another table, from 5.0 on); then what it
+ * called: id, caller's id (empty: the statement), type, name, package, line, column.
  *
- * Nothing if the attachment is not at that gate: at times the tables tell what was so at an earlier look.
+ * Nothing if the attachment is not at that gate: at times the tables tell what was so at an earlier
+ * look.
  */
 #define LOOK                                                                                   \
 	"execute block returns (answer varchar(30000)) as\n"                                   \
-	"  declare id bigint; declare sql varchar(8000);\n"                                    \
+	"  declare id bigint; declare outer_id bigint; declare sql varchar(8000);\n"           \
 	"  declare a varchar(200); declare b varchar(300);\n"                                  \
 	"begin\n"                                                                              \
-	"  select max(mon$statement_id) from mon$statements s join mon$context_variables c\n"  \
+	"  select max(mon$statement_id), min(mon$statement_id)\n"                              \
+	"    from mon$statements s join mon$context_variables c\n"                             \
 	"    on c.mon$attachment_id = s.mon$attachment_id\n"                                   \
 	"    where s.mon$attachment_id = %" G_GUINT64_FORMAT " and s.mon$state = 1\n"          \
 	"    and c.mon$variable_name = 'GATE' and c.mon$variable_value = '%" G_GUINT64_FORMAT  \
 	"'\n"                                                                                  \
-	"    into id;\n"                                                                       \
+	"    into id, outer_id;\n"                                                             \
 	"  select cast(mon$sql_text as varchar(8000)) from mon$statements\n"                   \
 	"    where mon$statement_id = :id into sql;\n"                                         \
-	"  answer = id || '" COLUMN "' || coalesce(sql, '') || '" ROW "';\n"                   \
+	"  answer = id || '" COLUMN "' || outer_id || '" COLUMN "' || coalesce(sql, '') ||\n"  \
+	"    '" ROW "';\n"                                                                     \
 	"  for select mon$call_id || '" COLUMN "' || coalesce(mon$caller_id, '') ||\n"         \
 	"    '" COLUMN "' || mon$object_type,\n"                                               \
 	"    '" COLUMN "' || trim(mon$object_name) || '" COLUMN "' ||\n"                       \
@@ -45,7 +48,8 @@
 	"  suspend;\n"                                                                         \
 	"end"
 
-#define CALL_COLUMNS 7
+#define STATEMENT_COLUMNS 3
+#define CALL_COLUMNS	  7
 
 /* What calls: the statement, or a call; its text is in `row`. */
 struct call {
@@ -116,26 +120,45 @@ static void tell_moment(const struct learn_moment *attachment, const struct lear
 	g_free(frames);
 }
 
+/* False if it is not as asked for.  The columns stay the caller's. */
+static bool read_statement(char **columns, struct learn_frame *frame, guint64 *outer_id)
+{
+	if (g_strv_length(columns) != STATEMENT_COLUMNS)
+		return false;
+	*frame = (struct learn_frame){ .request_id = g_ascii_strtoull(columns[0], NULL, 10),
+				       .kind = LEARN_BLOCK,
+				       .sql_text = *columns[2] ? columns[2] : NULL,
+				       .name = "",
+				       .package = "" };
+	*outer_id = g_ascii_strtoull(columns[1], NULL, 10);
+	if (*outer_id == frame->request_id)
+		*outer_id = 0;
+	return true;
+}
+
+/*
+ * In our workloads no routine executes statements, so that of the outer one is the request that
+ * does.
+ */
 static void read_answer(const char *answer, const struct learn_moment *attachment,
 			oracle_callback *callback, void *context)
 {
-	char **rows = g_strsplit(answer, ROW, -1), **first = g_strsplit(rows[0], COLUMN, 2);
+	char **rows = g_strsplit(answer, ROW, -1);
+	char **first = g_strsplit(rows[0], COLUMN, STATEMENT_COLUMNS);
 	guint count = g_strv_length(rows) - 2; /* the last row is empty */
 	struct call *calls = g_new0(struct call, count + 1);
 	char ***columns = g_new0(char **, count + 1);
-	struct learn_frame statement = { .request_id = g_ascii_strtoull(first[0], NULL, 10),
-					 .kind = LEARN_BLOCK,
-					 .sql_text = first[1] && *first[1] ? first[1] : NULL,
-					 .name = "",
-					 .package = "" };
-	bool good = first[1] != NULL;
+	struct learn_moment moment = *attachment;
+	struct learn_frame statement;
+	bool good = read_statement(first, &statement, &moment.outer_id);
 
+	moment.outer_known = true;
 	for (guint i = 0; i < count; i++) {
 		columns[i] = g_strsplit(rows[i + 1], COLUMN, -1);
 		good = good && read_call(columns[i], statement.request_id, &calls[i]);
 	}
 	if (good)
-		tell_moment(attachment, &statement, calls, count, callback, context);
+		tell_moment(&moment, &statement, calls, count, callback, context);
 	for (guint i = 0; i < count; i++)
 		g_strfreev(columns[i]);
 	g_free(columns);

@@ -1,6 +1,7 @@
 /*
- * The profiler as an oracle: a plugin whose sessions note requests, statements and lines, and make a moment
- * of each event before something is executed.  In the executing thread; one attachment at a time.
+ * The profiler as an oracle: a plugin whose sessions note requests, statements and lines, and make
+ * a moment of each event before something is executed.  In the executing thread; one attachment at
+ * a time.
  */
 #include "oracle.h"
 
@@ -16,11 +17,13 @@ struct statement {
 struct request {
 	guint64 id, caller_id;
 	guint64 statement_id;
+	guint64 outer_id; /* of one without a caller: what executes it; 0: the client */
 };
 
 static struct {
 	GHashTable *statements, *requests; /* by id */
 	GArray *frames;
+	guint64 executing;	    /* the request that does, as far as the events tell; 0: none */
 	struct learn_moment moment; /* but for frames and count */
 	oracle_callback *callback;
 	void *context;
@@ -42,6 +45,11 @@ void oracle_profiler_watch(const struct learn_moment *attachment, oracle_callbac
 	oracle.moment = *attachment;
 	oracle.callback = callback;
 	oracle.context = context;
+}
+
+void oracle_profiler_statement(void)
+{
+	oracle.executing = 0;
 }
 
 /* ---- Moments ---- */
@@ -72,14 +80,16 @@ static struct request *find_request(guint64 id)
 }
 
 /*
- * A line of 0 is not known.  Those of callers aren't: the engine may have gone on since their last event, as there
- * are statements that it tells no profiler of, INSERT being one, and a cursor's loop that fetches again.
+ * A line of 0 is not known.  Those of callers aren't: the engine may have gone on since their last
+ * event, as there are statements that it tells no profiler of, INSERT being one, and a cursor's
+ * loop that fetches again.
  */
 static void tell_moment(guint64 request_id, unsigned line, unsigned column)
 {
 	struct learn_moment moment = oracle.moment;
 	struct learn_frame *frames;
 
+	oracle.executing = request_id;
 	g_array_set_size(oracle.frames, 0);
 	for (guint64 id = request_id; id;) {
 		const struct request *request = find_request(id);
@@ -87,7 +97,9 @@ static void tell_moment(guint64 request_id, unsigned line, unsigned column)
 		if (!request || !add_frame(request))
 			return;
 		id = request->caller_id;
+		moment.outer_id = request->outer_id;
 	}
+	moment.outer_known = true;
 	moment.count = oracle.frames->len;
 	if (!moment.count || !oracle.callback)
 		return;
@@ -207,6 +219,8 @@ static void on_request_start(struct fb_profiler_session *self, struct fb_status 
 	*request = (struct request){ .id = (guint64)request_id,
 				     .caller_id = (guint64)caller_request_id,
 				     .statement_id = (guint64)statement_id };
+	if (!caller_request_id)
+		request->outer_id = oracle.executing;
 	g_hash_table_replace(oracle.requests, g_memdup2(&request_id, sizeof(request_id)), request);
 }
 
@@ -214,11 +228,15 @@ static void on_request_finish(struct fb_profiler_session *self, struct fb_status
 			      int64_t statement_id, int64_t request_id,
 			      struct fb_timestamp_tz timestamp, struct fb_profiler_stats *stats)
 {
+	const struct request *request = find_request((guint64)request_id);
+
 	(void)self;
 	(void)status;
 	(void)statement_id;
 	(void)timestamp;
 	(void)stats;
+	if (request && oracle.executing == request->id)
+		oracle.executing = request->caller_id ? request->caller_id : request->outer_id;
 	g_hash_table_remove(oracle.requests, &request_id);
 }
 

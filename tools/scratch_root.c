@@ -90,8 +90,8 @@ static bool write_file(const char *directory, const char *name, const char *text
 }
 
 /*
- * The provider is named as its file, without lib and .so.  The file is named as it is, since Firebird 4 loads no
- * plugin by a link.
+ * The provider is named as its file, without lib and .so.  The file is named as it is, since
+ * Firebird 4 loads no plugin by a link.
  */
 static bool configure(const struct scratch_root *root, const char *provider, char **error)
 {

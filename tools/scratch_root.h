@@ -1,6 +1,7 @@
 /*
- * A Firebird root for an embedded engine of its own: links to the engine's runtime, with configuration,
- * locks, log and temporary files apart, so that nothing of the installation is touched.
+ * A Firebird root for an embedded engine of its own: links to the engine's runtime, with
+ * configuration, locks, log and temporary files apart, so that nothing of the installation is
+ * touched.
  */
 #ifndef FBPROF_SCRATCH_ROOT_H
 #define FBPROF_SCRATCH_ROOT_H
@@ -15,8 +16,8 @@ struct scratch_root {
 };
 
 /*
- * `client`: the client library, NULL to look for it near the engine.  False, with a sentence in `error` (to be
- * freed).  Free it in any case: that removes the directory.
+ * `client`: the client library, NULL to look for it near the engine.  False, with a sentence in
+ * `error` (to be freed).  Free it in any case: that removes the directory.
  */
 bool scratch_root_make(struct scratch_root *root, const char *engine, const char *client,
 		       char **error);

@@ -1,4 +1,4 @@
-"""Passive mode on engines that have no profiler: Firebird 4.0 and 3.0, recorded from outside."""
+"""Passive mode on all engines, those that have no profiler among them, recorded from outside."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ connect '{dsn}' user {user} password '{password}';
 set term ^ ;
 execute block as
 begin
-  execute procedure works.work(40000);
+  execute statement 'execute procedure works.work(40000)';
 end^
 '''
 
@@ -58,7 +58,7 @@ def rows(log, name: str) -> list[dict]:
     return list(csv.DictReader(env.run([env.FBPROF_DUMP, '--table', name, log]).stdout.splitlines(keepends=True)))
 
 
-@pytest.fixture(params=['4.0.7-Super', '4.0.7-Classic', '3.0.14-Super', '3.0.14-Classic'])
+@pytest.fixture(params=['5.0.4-Super', '4.0.7-Super', '4.0.7-Classic', '3.0.14-Super', '3.0.14-Classic'])
 def server(request, scratch, calibrated):
     """Of that version, at work for 3 s; what has been recorded of it."""
     version, mode = request.param.split('-')
@@ -84,6 +84,7 @@ def test_recorded_from_outside(server):
     database, log = server
     session, = [row for row in rows(log, 'sessions') if row['database'] == str(database)]
     assert session['user_name'].upper() == env.USER.upper()
+    blocks = {row['statement_id'] for row in rows(log, 'statements') if row['sql_text'].startswith('execute block')}
     names = {row['statement_id']: (row['statement_type'], row['package_name'], row['routine_name'])
              for row in rows(log, 'statements') if row['profile_id'] == session['profile_id']}
     assert {('FUNCTION', '', 'HOT'), ('PROCEDURE', 'WORKS', 'WORK'), ('TRIGGER', '', 'T_COUNTS')} <= set(names.values())
@@ -98,6 +99,8 @@ def test_recorded_from_outside(server):
     assert lines.most_common(1)[0][0] == ('HOT', 6)
     assert {line for name, line in lines if name == 'HOT'} <= {2, 3, 4, 5, 6, 7, 9}
     assert {line for name, line in lines if name == 'WORK'} <= {3, 5, 6, 7, 8}
-    # The caller has the time of what it calls.
+    # The caller has the time of what it calls, and what executes a statement that of the statement.
     assert total['WORK', 6] >= 0.5 * total['HOT', 6]
+    block, = [int(row['total_elapsed_time']) for row in rows(log, 'psql_stats') if row['statement_id'] in blocks]
+    assert block >= total['WORK', 6] + total['WORK', 7]
     assert re.search(r'HOT$', env.run([env.FBPROF, 'report', log]).stdout, re.MULTILINE)
