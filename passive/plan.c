@@ -198,6 +198,8 @@ static bool accept_head(const struct plan *plan, const unsigned char *head,
 	source->root = type && type->root;
 	if (cursor)
 		memcpy(&source->cursor, head + cursor, sizeof(source->cursor));
+	/* Without an id it is told apart from the others by where it is, as long as it is there. */
+	source->id = (uint32_t)(source->object >> 4);
 	if (id)
 		memcpy(&source->id, head + id, sizeof(source->id));
 	return true;

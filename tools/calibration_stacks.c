@@ -153,6 +153,23 @@ static int find_engine(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
+struct turn {
+	struct worker *worker;
+	const char *sql;
+	bool begun;
+};
+
+/* Counts what has been executed. */
+static bool goes_on(void *context)
+{
+	struct turn *turn = context;
+
+	if (turn->begun)
+		atomic_fetch_add(&turn->worker->executed, 1);
+	turn->begun = true;
+	return atomic_load(&turn->worker->sql) == turn->sql;
+}
+
 static gpointer work(gpointer data)
 {
 	struct worker *worker = data;
@@ -170,9 +187,10 @@ static gpointer work(gpointer data)
 						  "for %s into n do begin end end",
 						  sql);
 
-		done = client_execute(&attachment, block_sql, &worker->error);
+		done = client_repeat(&attachment, block_sql, goes_on,
+				     &(struct turn){ .worker = worker, .sql = sql },
+				     &worker->error);
 		g_free(block_sql);
-		atomic_fetch_add(&worker->executed, 1);
 	}
 	atomic_store(&worker->ended, true);
 	client_detach(&attachment);
@@ -248,7 +266,7 @@ static bool sample_statement(struct worker *worker, const struct layout *layout,
 	uint32_t count;
 
 	atomic_store(&worker->sql, sql);
-	/* The one that was executed before may still be. */
+	/* The one that was executed before may still be; and this one is compiled first. */
 	while (atomic_load(&worker->executed) < executed + 2 && !atomic_load(&worker->ended))
 		g_usleep(INTERVAL_US);
 	for (unsigned i = 0; i < SAMPLES; i++) {

@@ -315,3 +315,28 @@ char *client_explain(struct client_attachment *attachment, const char *sql, char
 	client->free_statement(status, &statement, DSQL_DROP);
 	return plan;
 }
+
+/* ---- Again and again ---- */
+
+bool client_repeat(struct client_attachment *attachment, const char *sql,
+		   bool (*again)(void *context), void *context, char **error)
+{
+	struct sql_data data = { .version = 1, .allocated = 1 };
+	const struct client *client = attachment->client;
+	status_vector status;
+	guint32 statement = 0;
+	bool done;
+
+	if (!start(attachment, error))
+		return false;
+	if (client->allocate(status, &attachment->database, &statement))
+		return failed(client, status, sql, error);
+	done = !client->prepare(status, &attachment->transaction, &statement, 0, sql, DIALECT,
+				&data);
+	while (done && again(context))
+		done = !client->execute(status, &attachment->transaction, &statement, 1, NULL);
+	if (!done)
+		failed(client, status, sql, error);
+	client->free_statement(status, &statement, DSQL_DROP);
+	return done;
+}
