@@ -24,11 +24,12 @@
 #include <string.h>
 #include <time.h>
 
-#define TRIES	  6
-#define NEAR	  14 /* levels that are read in the same call as the head */
-#define SPARE	  8  /* of these, such as are not in the chain, but lately were */
-#define LIKELY	  2  /* levels of the chain that are likely to be the head, which are read thrice */
-#define SPAN_SIZE 1536
+#define TRIES	    6
+#define NEAR	    14 /* levels that are read in the same call as the head */
+#define SPARE	    8  /* of these, such as are not in the chain, but lately were */
+#define HASTY_SPARE 2
+#define LIKELY	    2 /* levels of the chain that are likely to be the head, which are read thrice */
+#define SPAN_SIZE   1536
 
 /* Most time that a look may take where ids don't tell starts, in ns a piece: several times the usual. */
 #define PIECE_TIME 1000
@@ -43,14 +44,22 @@ static const enum layout_fact request_facts[] = { LAYOUT_CALLER, LAYOUT_STATEMEN
 						  LAYOUT_REQUEST_ID, LAYOUT_LINE, LAYOUT_COLUMN };
 #define REQUEST_FACTS (sizeof(request_facts) / sizeof(request_facts[0]))
 
-struct level {
-	uint64_t request, statement;
-	bool checked; /* whether its statement is a routine */
-	bool called;  /* it is, or was seen with a caller: it is not outermost … */
-	unsigned char
-		outermost; /* … unless it goes on without a caller, and that was seen so often */
+/* Whether a request may be outermost. */
+enum kind {
+	KIND_UNKNOWN,
+	KIND_ANY,
+	KIND_ROUTINE, /* procedure or function: never */
+	KIND_TRIGGER  /* not if it was ever seen with a caller */
 };
 
+struct level {
+	uint64_t request, statement;
+	enum kind kind;
+	bool called;		 /* it was seen with a caller */
+	unsigned char outermost; /* it went on without one, against its kind: so often */
+};
+
+/* So often, and it is believed. */
 #define OUTERMOST 3
 
 /* Addresses that were right at the last look. */
@@ -372,7 +381,7 @@ static bool see_near(struct look *look)
 
 		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
 			return false;
-		if (look->before[i].caller != 0 && !ahead->levels[i].called) {
+		if (look->before[i].caller != 0) {
 			ahead->levels[i].called = true;
 			ahead->levels[i].outermost = 0;
 		}
@@ -443,6 +452,7 @@ static enum outcome add_level(struct look *look, uint32_t level, const struct si
 		return LOOK_CHANGED;
 	if (sight->statement != look->ahead->levels[level].statement) {
 		look->ahead->levels[level].statement = sight->statement;
+		look->ahead->levels[level].kind = KIND_UNKNOWN;
 		return LOOK_CHANGED;
 	}
 	look->path[look->depth] = level;
@@ -469,18 +479,43 @@ static enum outcome trace_callers(struct look *look, uint64_t caller, const stru
 	return outcome;
 }
 
+/* Is there a name, or an object that has one, at the beginning of the path? */
+static bool has_name(const struct look *look, enum layout_fact fact, uint64_t statement)
+{
+	const struct layout_path *path = &look->layout->path[fact];
+	size_t size = path->type == LAYOUT_TEXT_INLINE && path->steps == 1 ? 1 : sizeof(uint64_t);
+	uint64_t name = 0;
+
+	return path->type != LAYOUT_ABSENT &&
+	       memory_load(look->process, statement + (uint64_t)(int64_t)path->offset[0], &name,
+			   size) &&
+	       name != 0;
+}
+
+static enum kind kind_of(const struct look *look, uint64_t statement)
+{
+	if (has_name(look, LAYOUT_PROCEDURE, statement) ||
+	    has_name(look, LAYOUT_FUNCTION, statement))
+		return KIND_ROUTINE;
+	return has_name(look, LAYOUT_TRIGGER, statement) ? KIND_TRIGGER : KIND_ANY;
+}
+
 /*
  * A request that is called has no caller between the two times that it runs, for its input and for its
  * output, nor for some instructions before it is the head no more.  Only if it goes on and on without
- * one it is outermost this time.
+ * one it is outermost.
  */
 static bool is_doubtful(const struct look *look, struct level *level, const struct sight *after,
 			const struct sight *last)
 {
-	if (is_same(look, after, last) && last->caller == 0 && after->line != last->line &&
-	    ++level->outermost == OUTERMOST)
-		level->called = false;
-	return level->called;
+	if (level->kind == KIND_UNKNOWN)
+		level->kind = kind_of(look, level->statement);
+	if (level->kind == KIND_ANY || (level->kind == KIND_TRIGGER && !level->called))
+		return false;
+	if (level->outermost < OUTERMOST && is_same(look, after, last) && last->caller == 0 &&
+	    after->line != last->line)
+		level->outermost++;
+	return level->outermost < OUTERMOST;
 }
 
 /* Where ids don't tell, the caller's line does: it was the same a little later. */
@@ -633,38 +668,16 @@ static bool is_still_idle(struct look *look)
 	return !read_pieces(look) || first == 0 || look->alive != look->thread->alive_when;
 }
 
-/* A procedure or function that seems to be outermost is not. */
-static bool is_routine(struct look *look)
-{
-	static const enum layout_fact facts[] = { LAYOUT_PROCEDURE, LAYOUT_FUNCTION };
-	struct level *level = &look->ahead->levels[look->path[0]];
-
-	if (level->checked)
-		return false;
-	level->checked = true;
-	for (unsigned i = 0; i < 2; i++) {
-		const struct layout_path *path = &look->layout->path[facts[i]];
-		uint64_t routine = 0;
-
-		/* Its name is in an object of its own, or there is none. */
-		if (path->type != LAYOUT_ABSENT && path->steps > 1 &&
-		    memory_load(look->process,
-				level->statement + (uint64_t)(int64_t)path->offset[0], &routine,
-				sizeof(routine)) &&
-		    routine != 0)
-			level->called = true;
-	}
-	return level->called;
-}
-
 static enum outcome look_once(struct look *look, bool in_haste, struct passive_position *position)
 {
 	struct passive_ahead *ahead = look->ahead;
 	uint64_t attachment;
 	enum outcome outcome;
 
-	/* What is new may soon be over: then there is no time for spare levels. */
-	look->levels = in_haste ? ahead->chain : ahead->count;
+	/* What is new may soon be over: then there is no time for all the spare levels. */
+	look->levels = in_haste && ahead->chain + HASTY_SPARE < ahead->count ?
+			       ahead->chain + HASTY_SPARE :
+			       ahead->count;
 	look->near = look->levels > NEAR ? look->levels - NEAR : 0;
 	look->likely = ahead->chain > LIKELY ? ahead->chain - LIKELY : 0;
 	if (!read_near(look) || !see_near(look)) {
@@ -685,7 +698,7 @@ static enum outcome look_once(struct look *look, bool in_haste, struct passive_p
 		return outcome;
 	if (look->path[look->depth - 1] < look->near && !is_still_head(look))
 		return LOOK_CHANGED;
-	if ((look->depth == 1 && is_routine(look)) || !tell(look, position))
+	if (!tell(look, position))
 		return LOOK_CHANGED;
 	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
 					    look->way[WAY_REQUEST][0], look->below, position))

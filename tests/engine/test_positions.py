@@ -51,8 +51,8 @@ def finish(isql: subprocess.Popen) -> None:
     assert isql.returncode == 0, out
 
 
-def make_identities(root: Path, target: str, count: int) -> list[identities.Identity]:
-    made = [identities.Identity(tag) for tag in range(1, count + 1)]
+def make_identities(root: Path, target: str, count: int, work: int = 1) -> list[identities.Identity]:
+    made = [identities.Identity(tag, work=work) for tag in range(1, count + 1)]
     finish(start_isql(root, target, ''.join(identity.setup_script() for identity in made)))
     return made
 
@@ -131,7 +131,7 @@ def test_unrest(scratch, root, calibrated):
     with env.Server(scratch / 'server') as server:
         target = server.dsn(scratch / 'own.fdb')
         env.isql(server.root, f"create database '{scratch / 'own.fdb'}';")
-        made = make_identities(server.root, target, ATTACHMENTS + 1)
+        made = make_identities(server.root, target, ATTACHMENTS + 1, work=10)
         stay = start_isql(server.root, target, 'select 1 from rdb$database;\n')
         env.wait_until(lambda: 'libEngine' in ''.join(env.mappings(server.pid)), 'the engine is loaded')
         looking = Looking(server.pid, calibrated('5.0.4').cache, 100, seconds + env.PATIENCE)

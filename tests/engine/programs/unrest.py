@@ -15,7 +15,7 @@ import client
 import identities
 from firebird.driver import DatabaseError
 
-ROUNDS = 60
+ROUNDS, WORK = 20, 10
 
 
 def setting(fails: bool) -> str:
@@ -29,7 +29,7 @@ class Unrest(threading.Thread):
         super().__init__()
         self.dsn, self.deadline = dsn, deadline
         self.random = random.Random(tag)
-        self.identity = identities.Identity(tag, ROUNDS)
+        self.identity = identities.Identity(tag, ROUNDS, WORK)
         self.done = Counter()
 
     def run(self) -> None:
