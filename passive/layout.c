@@ -122,6 +122,35 @@ bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 	return done;
 }
 
+void layout_copy_step(char *step, size_t room, const char *access_path)
+{
+	const char *from = access_path + strspn(access_path, " ->");
+	bool quoted = false;
+	size_t size = 0;
+	int depth = 0;
+
+	for (; *from && *from != '\n' && size + 1 < room; from++) {
+		if (*from == '"')
+			quoted = !quoted;
+		else if (quoted)
+			continue;
+		if (!quoted && strncmp(from, "\" as \"", 6) == 0) {
+			from += 5;
+			quoted = true;
+			continue;
+		}
+		if (!quoted && *from == '(')
+			depth++;
+		if (!depth)
+			step[size++] = *from;
+		if (!quoted && *from == ')')
+			depth--;
+	}
+	while (size && step[size - 1] == ' ')
+		size--;
+	step[size] = 0;
+}
+
 /* ---- Where the cache is ---- */
 
 static bool find_directory(const char *directory, char path[PATH_MAX],
@@ -207,9 +236,9 @@ static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
 		add(text, &size, "\n");
 	}
 	for (unsigned i = 0; i < layout->plan_functions; i++)
-		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u\n",
+		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u %d %d\n",
 		    event_names[layout->plan[i].event], layout->plan[i].start, layout->plan[i].end,
-		    layout->plan[i].reg);
+		    layout->plan[i].reg, layout->plan[i].offset, layout->plan[i].slot);
 	for (unsigned i = 0; i < layout->plan_types; i++)
 		add(text, &size, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
 		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].root,
@@ -301,15 +330,18 @@ static bool read_plan(struct layout *layout, char **words)
 	int64_t start, end, reg;
 	unsigned event;
 
-	if (!name || !find_name(event_names, LAYOUT_PLAN_EVENTS, name, &event) ||
+	if (layout->plan_functions == LAYOUT_PLAN_FUNCTIONS || !name ||
+	    !find_name(event_names, LAYOUT_PLAN_EVENTS, name, &event) ||
 	    !read_number(strsep(words, " "), &start) || !read_number(strsep(words, " "), &end) ||
-	    !read_number(strsep(words, " "), &reg) || start < 0 || end <= start || reg < 0 ||
-	    reg > UINT8_MAX || layout->plan_functions == LAYOUT_PLAN_FUNCTIONS)
+	    !read_number(strsep(words, " "), &reg) ||
+	    !read_offset(strsep(words, " "), &plan->offset) ||
+	    !read_offset(strsep(words, " "), &plan->slot) || start < 0 || end <= start || reg < 0 ||
+	    reg > UINT8_MAX)
 		return false;
-	*plan = (struct layout_plan_function){ .start = (uint64_t)start,
-					       .end = (uint64_t)end,
-					       .event = (enum layout_plan_event)event,
-					       .reg = (uint32_t)reg };
+	plan->start = (uint64_t)start;
+	plan->end = (uint64_t)end;
+	plan->event = (enum layout_plan_event)event;
+	plan->reg = (uint32_t)reg;
 	layout->plan_functions++;
 	return true;
 }

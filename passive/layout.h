@@ -96,7 +96,9 @@ enum layout_plan_event {
 struct layout_plan_function {
 	uint64_t start, end;
 	enum layout_plan_event event;
-	uint32_t reg; /* its number in DWARF */
+	uint32_t reg;	/* its number in DWARF */
+	int32_t offset; /* not 0: the object's address is in memory, so far from the register */
+	int32_t slot; /* not -1: the function's place among the virtual functions of the object's class */
 };
 
 #define LAYOUT_PLAN_FUNCTIONS 64
@@ -132,6 +134,12 @@ struct layout {
 const char *layout_fact_name(enum layout_fact fact);
 const char *layout_type_name(enum layout_type type);
 const char *layout_event_name(enum layout_plan_event event);
+
+/*
+ * A step as in struct layout_plan_type, out of an explained plan: its first line, without arrow, names in
+ * quotes, and what is in parentheses.
+ */
+void layout_copy_step(char *step, size_t room, const char *access_path);
 
 #define LAYOUT_ERROR_SIZE 1024
 

@@ -1,16 +1,15 @@
 #include "learn_plan.h"
 
 #include "bindings.h"
+#include "image_own.h"
 #include "learn_source.h"
 #include "stack.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define FRAMES_MAX 4096
@@ -42,7 +41,7 @@ struct learn_plan {
 	struct stack_sample sample;
 	struct stack_frame frames[FRAMES_MAX];
 	uint32_t count;
-	uint64_t base, end; /* the engine's image */
+	struct own_image image; /* the engine's */
 
 	struct function functions[LAYOUT_PLAN_FUNCTIONS];
 	uint32_t function_count;
@@ -58,74 +57,32 @@ struct learn_plan {
 	char first_disagreement[160];
 };
 
-/* ---- The engine's image, and memory that need not be there ---- */
-
-struct image {
-	uint64_t inside, base, end;
-};
-
-static int find_image(struct dl_phdr_info *info, size_t size, void *context)
-{
-	struct image *image = context;
-	uint64_t start = UINT64_MAX, end = 0;
-
-	(void)size;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-
-		if (segment->p_type != PT_LOAD)
-			continue;
-		if (info->dlpi_addr + segment->p_vaddr < start)
-			start = info->dlpi_addr + segment->p_vaddr;
-		if (info->dlpi_addr + segment->p_vaddr + segment->p_memsz > end)
-			end = info->dlpi_addr + segment->p_vaddr + segment->p_memsz;
-	}
-	if (image->inside < start || image->inside >= end)
-		return 0;
-	image->base = info->dlpi_addr;
-	image->end = end;
-	return 1;
-}
-
-static bool in_engine(const struct learn_plan *learn, uint64_t address)
-{
-	return address >= learn->base && address < learn->end;
-}
-
-static bool read_own(uint64_t address, void *to, size_t size)
-{
-	struct iovec local = { to, size }, remote = { (void *)address, size };
-
-	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
-}
+/* ---- The engine's image ---- */
 
 /* Record sources have virtual functions: such an object begins with an address in the engine. */
 static bool has_virtual_functions(const struct learn_plan *learn, uint64_t object)
 {
 	uint64_t table;
 
-	return read_own(object, &table, sizeof(table)) && in_engine(learn, table);
+	return own_image_read(object, &table, sizeof(table)) && own_image_has(&learn->image, table);
 }
 
 /* ---- Begin and end ---- */
 
 struct learn_plan *learn_plan_new(const void *engine, char error[LAYOUT_ERROR_SIZE])
 {
-	struct image image = { .inside = (uint64_t)engine };
 	struct learn_plan *learn = calloc(1, sizeof(*learn));
 
 	if (!learn) {
 		snprintf(error, LAYOUT_ERROR_SIZE, "out of memory");
 		return NULL;
 	}
-	if (dl_iterate_phdr(find_image, &image) != 1) {
+	if (!own_image_find(engine, &learn->image)) {
 		snprintf(error, LAYOUT_ERROR_SIZE, "the engine isn't loaded in this process");
 		free(learn);
 		return NULL;
 	}
-	learn->base = image.base;
-	learn->end = image.end;
-	learn->facts = learn_source_new(learn->base);
+	learn->facts = learn_source_new(learn->image.base);
 	if (!learn->facts)
 		snprintf(error, LAYOUT_ERROR_SIZE, "out of memory");
 	else
@@ -179,7 +136,7 @@ static void look(struct learn_plan *learn)
 		return;
 	count = stack_unwind(learn->unwinder, &learn->sample, learn->frames, FRAMES_MAX, &whole);
 	for (uint32_t i = 0; i < count; i++) {
-		if (in_engine(learn, learn->frames[i].ip) && learn->frames[i].start)
+		if (own_image_has(&learn->image, learn->frames[i].ip) && learn->frames[i].start)
 			learn->frames[kept++] = learn->frames[i];
 	}
 	learn->count = kept;
@@ -543,10 +500,11 @@ static void put_functions(const struct learn_plan *learn, struct layout *layout)
 		if (function->unsound)
 			continue;
 		layout->plan[layout->plan_functions++] = (struct layout_plan_function){
-			.start = function->start - learn->base,
-			.end = function->end - learn->base,
+			.start = function->start - learn->image.base,
+			.end = function->end - learn->image.base,
 			.event = function->kind,
 			.reg = stack_callee_saved[function->chosen],
+			.slot = -1,
 		};
 	}
 }

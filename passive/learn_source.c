@@ -1,14 +1,16 @@
 #include "learn_source.h"
 
+#include "image_own.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 /* Ids and texts are looked for in so many bytes of a record source; the engine's smallest has 56. */
 #define OBJECT_SIZE 192u
 #define WORDS	    (OBJECT_SIZE / 4)
+/* Larger ones are parts of addresses. */
+#define ID_MAX 1000000u
 /* A table is a larger object, a name a small one. */
 #define TABLE_SIZE 1024u
 #define NAME_SIZE  64u
@@ -98,20 +100,13 @@ void learn_source_define(struct learn_source *learn, const struct key *key, cons
 
 /* ---- Texts ---- */
 
-static bool read_own(uint64_t address, void *to, size_t size)
-{
-	struct iovec local = { to, size }, remote = { (void *)address, size };
-
-	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
-}
-
 /* Is it there, with NUL at its end? */
 static bool text_at(uint64_t address, const char *text)
 {
 	char there[256];
 	size_t size = strlen(text) + 1;
 
-	return size <= sizeof(there) && read_own(address, there, size) &&
+	return size <= sizeof(there) && own_image_read(address, there, size) &&
 	       memcmp(there, text, size) == 0;
 }
 
@@ -120,11 +115,11 @@ static bool leads_to(uint64_t object, const struct layout_path *path, const char
 	uint64_t address = object + (uint64_t)path->offset[0];
 
 	for (uint32_t i = 1; i < path->steps; i++) {
-		if (!read_own(address, &address, sizeof(address)))
+		if (!own_image_read(address, &address, sizeof(address)))
 			return false;
 		address += (uint64_t)path->offset[i];
 	}
-	if (path->type == LAYOUT_TEXT_ZERO && !read_own(address, &address, sizeof(address)))
+	if (path->type == LAYOUT_TEXT_ZERO && !own_image_read(address, &address, sizeof(address)))
 		return false;
 	return text_at(address, text);
 }
@@ -148,7 +143,7 @@ static void search_object(struct text_paths *paths, uint64_t address, uint32_t s
 	unsigned char bytes[TABLE_SIZE];
 	size_t length = strlen(text) + 1;
 
-	if (!read_own(address, bytes, size))
+	if (!own_image_read(address, bytes, size))
 		return;
 	for (uint32_t i = 0; i + 8 <= size; i++) {
 		uint64_t pointer;
@@ -214,36 +209,6 @@ static void learn_names(struct learn_source *learn, uint64_t object, uint32_t ty
 
 /* ---- Steps ---- */
 
-/* Its first line, without arrow, quoted names, and what is in parentheses. */
-static void copy_step(char *step, size_t room, const char *access_path)
-{
-	const char *from = access_path + strspn(access_path, " ->");
-	bool quoted = false;
-	size_t size = 0;
-	int depth = 0;
-
-	for (; *from && *from != '\n' && size + 1 < room; from++) {
-		if (*from == '"')
-			quoted = !quoted;
-		else if (quoted)
-			continue;
-		if (!quoted && strncmp(from, "\" as \"", 6) == 0) {
-			from += 5;
-			quoted = true;
-			continue;
-		}
-		if (!quoted && *from == '(')
-			depth++;
-		if (!depth)
-			step[size++] = *from;
-		if (!quoted && *from == ')')
-			depth--;
-	}
-	while (size && step[size - 1] == ' ')
-		size--;
-	step[size] = 0;
-}
-
 /* A class may be several steps, as a sort and a unique sort: each is counted, once there is room. */
 static void count_step(struct known_type *type, const char *step)
 {
@@ -276,7 +241,7 @@ static uint32_t learn_step(struct learn_source *learn, uint64_t virtual_function
 	char step[STEP_SIZE];
 	uint32_t i = 0;
 
-	copy_step(step, sizeof(step), access_path);
+	layout_copy_step(step, sizeof(step), access_path);
 	while (i < learn->type_count && learn->types[i].type != offset)
 		i++;
 	if (i == LAYOUT_PLAN_TYPES)
@@ -304,7 +269,7 @@ void learn_source_look(struct learn_source *learn, const struct key *key, uint64
 	uint64_t virtual_functions;
 	uint32_t words[WORDS], type;
 
-	if (!read_own(object, words, sizeof(words)))
+	if (!own_image_read(object, words, sizeof(words)))
 		return; /* it ends where the memory does */
 	for (unsigned i = 0; i < WORDS; i++) {
 		uint64_t value = (uint64_t)key->first << 32 | words[i];
@@ -336,10 +301,12 @@ static void put_ids(const struct learn_source *learn, struct layout *layout)
 {
 	int cursor = -1, id = -1;
 
-	for (int i = WORDS; i-- > 0;) {
+	/* The first two words are the address of the virtual functions. */
+	for (int i = WORDS; i-- > 2;) {
 		if (!learn->not_cursor[i])
 			cursor = i;
-		if (!learn->ids[i].broken && (id < 0 || learn->greatest[i] < learn->greatest[id]))
+		if (!learn->ids[i].broken && learn->greatest[i] <= ID_MAX &&
+		    (id < 0 || learn->greatest[i] < learn->greatest[id]))
 			id = i;
 	}
 	if (cursor >= 0)
@@ -353,7 +320,15 @@ static int count_types(uint64_t types)
 	return __builtin_popcountll(types);
 }
 
-/* The path that holds for most types, and of those the shortest.  Returns for which types it does. */
+/* A short one; and a short text is also found in the buffer that the pointer to longer ones lies behind. */
+static bool is_better(const struct layout_path *path, const struct layout_path *than)
+{
+	if (path->steps != than->steps)
+		return path->steps < than->steps;
+	return path->type == LAYOUT_TEXT_ZERO && than->type != LAYOUT_TEXT_ZERO;
+}
+
+/* The path that holds for most types, and of those the best.  Returns for which types it does. */
 static uint64_t put_text(const struct text_paths *paths, struct layout_path *path)
 {
 	uint64_t held = 0;
@@ -362,7 +337,7 @@ static uint64_t put_text(const struct text_paths *paths, struct layout_path *pat
 		uint64_t holds = paths->types & ~paths->failed[i];
 		int better = count_types(holds) - count_types(held);
 
-		if (better > 0 || (better == 0 && held && paths->all[i].steps < path->steps)) {
+		if (better > 0 || (better == 0 && held && is_better(&paths->all[i], path))) {
 			held = holds;
 			*path = paths->all[i];
 		}

@@ -15,6 +15,7 @@ struct reader {
 	uint64_t attachment;
 	struct passive_request *requests; /* innermost first */
 	uint32_t count, room;
+	bool again; /* only compare */
 };
 
 static uint64_t at(const struct layout *layout, enum layout_fact fact, unsigned step,
@@ -64,10 +65,10 @@ static bool read_statement_id(const struct reader *reader, struct passive_reques
 			   &request->statement_id, sizeof(request->statement_id));
 }
 
-static bool read_request(struct reader *reader, uint64_t address, uint64_t *caller)
+static bool load_request(const struct reader *reader, uint64_t address,
+			 struct passive_request *request, uint64_t *caller)
 {
 	const struct layout *layout = reader->layout;
-	struct passive_request *request = &reader->requests[reader->count];
 	const struct memory_piece pieces[] = {
 		{ at(layout, LAYOUT_CALLER, 0, address), caller, sizeof(*caller) },
 		{ at(layout, LAYOUT_STATEMENT, 0, address), &request->statement,
@@ -79,14 +80,21 @@ static bool read_request(struct reader *reader, uint64_t address, uint64_t *call
 		  sizeof(request->column) },
 	};
 
-	if (reader->count == reader->room)
-		return false;
 	memset(request, 0, sizeof(*request));
 	request->request = address;
-	if (!memory_read(reader->process, pieces, sizeof(pieces) / sizeof(pieces[0])) ||
-	    !read_statement_id(reader, request))
+	return memory_read(reader->process, pieces, sizeof(pieces) / sizeof(pieces[0])) &&
+	       read_statement_id(reader, request);
+}
+
+static bool read_request(struct reader *reader, uint64_t address, uint64_t *caller)
+{
+	struct passive_request request;
+
+	if (reader->count == reader->room || !load_request(reader, address, &request, caller) ||
+	    (reader->again &&
+	     memcmp(&request, &reader->requests[reader->count], sizeof(request)) != 0))
 		return false;
-	reader->count++;
+	reader->requests[reader->count++] = request;
 	return true;
 }
 
@@ -123,36 +131,38 @@ static bool read_contexts(struct reader *reader, uint64_t context)
 	return true;
 }
 
-static void put_before(struct passive_position *position, const struct reader *reader)
+static void reverse(struct passive_request *requests, uint32_t count)
 {
-	memmove(position->requests + reader->count, position->requests,
-		position->count * sizeof(position->requests[0]));
-	for (uint32_t i = 0; i < reader->count; i++)
-		position->requests[i] = reader->requests[reader->count - 1 - i];
-	position->count += reader->count;
+	for (uint32_t i = 0; i < count / 2; i++) {
+		struct passive_request request = requests[i];
+
+		requests[i] = requests[count - 1 - i];
+		requests[count - 1 - i] = request;
+	}
 }
 
+/* They are in the same array, behind it, since the stack of a sampler has no room for another one. */
 bool outer_read(pid_t process, const struct layout *layout, uint64_t tls, uint64_t context,
 		uint64_t below, struct passive_position *position)
 {
-	struct passive_request first[PASSIVE_DEPTH], again[PASSIVE_DEPTH];
 	struct reader reader = { .process = process,
 				 .layout = layout,
 				 .attachment = position->attachment,
-				 .requests = first,
+				 .requests = position->requests + position->count,
 				 .room = PASSIVE_DEPTH - position->count };
+	uint32_t inner = position->count, outer;
 	uint64_t now;
-	uint32_t count;
 
 	if (!read_contexts(&reader, below))
 		return false;
-	count = reader.count;
-	reader.requests = again;
-	if (!read_contexts(&reader, below) || reader.count != count ||
-	    memcmp(first, again, count * sizeof(first[0])) != 0 ||
+	outer = reader.count;
+	reader.again = true;
+	if (!read_contexts(&reader, below) || reader.count != outer ||
 	    !memory_load(process, at(layout, LAYOUT_REQUEST, 0, tls), &now, sizeof(now)) ||
 	    now != context)
 		return false;
-	put_before(position, &reader);
+	position->count = inner + outer;
+	reverse(position->requests, inner + outer);
+	reverse(position->requests + outer, inner);
 	return true;
 }

@@ -117,7 +117,21 @@ static int find_function(const struct plan *plan, const struct stack_frame *fram
 	return -1;
 }
 
-static void read_frames(const struct plan *plan, uint32_t count, struct plan_chain *chain)
+/* Where the function has it; false: not now. */
+static bool find_object(const struct plan *plan, const struct stack_sample *sample, int function,
+			const struct stack_frame *frame, uint64_t *object)
+{
+	unsigned index = plan->registers[function];
+	int32_t offset = plan->layout.plan[function].offset;
+
+	*object = frame->saved[index];
+	if (!(frame->known & 1u << index))
+		return false;
+	return !offset || stack_word(sample, *object + (uint64_t)(int64_t)offset, object);
+}
+
+static void read_frames(const struct plan *plan, const struct stack_sample *sample, uint32_t count,
+			struct plan_chain *chain)
 {
 	uint32_t owned = 0; /* sources whose request is known */
 
@@ -127,9 +141,10 @@ static void read_frames(const struct plan *plan, uint32_t count, struct plan_cha
 		int found = find_function(plan, frame);
 		uint64_t object;
 
-		if (found < 0 || !(frame->known & 1u << plan->registers[found]))
+		if (found < 0)
 			continue;
-		object = frame->saved[plan->registers[found]];
+		if (!find_object(plan, sample, found, frame, &object))
+			continue;
 		if (plan->layout.plan[found].event == LAYOUT_PLAN_REQUEST) {
 			while (owned < chain->count)
 				chain->sources[owned++].request = object;
@@ -152,6 +167,20 @@ static const struct layout_plan_type *find_type(const struct plan *plan, uint64_
 }
 
 /* A record source begins with the address of its virtual functions, which are in the engine's data. */
+static bool is_method(const struct plan *plan, const struct plan_source *source)
+{
+	const struct layout_plan_function *function = &plan->layout.plan[source->function];
+	uint64_t method;
+	struct iovec local = { &method, sizeof(method) };
+	struct iovec remote = { (void *)(source->type + 8 * (uint64_t)function->slot),
+				sizeof(method) };
+
+	if (function->slot < 0)
+		return true;
+	return process_vm_readv(plan->process, &local, 1, &remote, 1, 0) == sizeof(method) &&
+	       method == plan->base + function->start && find_type(plan, source->type - plan->base);
+}
+
 static bool accept_head(const struct plan *plan, const unsigned char *head,
 			struct plan_source *source)
 {
@@ -162,11 +191,15 @@ static bool accept_head(const struct plan *plan, const unsigned char *head,
 	memcpy(&source->type, head, sizeof(source->type));
 	if (source->type < plan->start || source->type >= plan->end)
 		return false;
+	if (!is_method(plan, source))
+		return false;
 	source->type -= plan->base;
 	type = find_type(plan, source->type);
 	source->root = type && type->root;
 	if (cursor)
 		memcpy(&source->cursor, head + cursor, sizeof(source->cursor));
+	/* Without an id it is told apart from the others by where it is, as long as it is there. */
+	source->id = (uint32_t)(source->object >> 4);
 	if (id)
 		memcpy(&source->id, head + id, sizeof(source->id));
 	return true;
@@ -251,7 +284,7 @@ void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan
 	uint64_t first;
 	bool interrupted;
 
-	read_frames(plan, count, chain);
+	read_frames(plan, sample, count, chain);
 	first = chain->count ? chain->sources[0].object : 0;
 	read_objects(plan, chain);
 	interrupted = count && chain->count && chain->sources[0].object == first &&

@@ -14,7 +14,8 @@ struct plan_source {
 	uint64_t request; /* address of the request that it works for; 0: not known */
 	enum layout_plan_event event;
 	bool root;	     /* of a cursor or sub-query */
-	uint32_t cursor, id; /* in its statement; 0: not known */
+	uint32_t function;   /* in the layout */
+	uint32_t cursor, id; /* in its statement; cursor 0: not known */
 	uint64_t type;	     /* address of its virtual functions: what step of a plan it is */
 };
 

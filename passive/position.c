@@ -8,6 +8,10 @@
  * its callers as read in between are right (it had begun before); or if it has the same id and still a
  * caller after they were read once more (it had not ended).
  *
+ * Firebird 3 and 4 give a request its id once, when it is made.  There it was active at two sights if it
+ * had the same caller at both, and to have ended and begun again in between it would need more time than
+ * the sights are apart, unless we were interrupted: then the look counts for nothing.
+ *
  * The addresses for this are those of the last look: of the chain, and of some requests that were the
  * head lately, as short ones come and go faster than anyone could follow them.  If they are no longer
  * right, we go from pointer to pointer, but only to learn the new ones.
@@ -18,12 +22,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define TRIES	  6
-#define NEAR	  14 /* levels that are read in the same call as the head */
-#define SPARE	  8  /* of these, such as are not in the chain, but lately were */
-#define LIKELY	  2  /* levels of the chain that are likely to be the head, which are read thrice */
-#define SPAN_SIZE 1536
+#define TRIES	    6
+#define NEAR	    14 /* levels that are read in the same call as the head */
+#define SPARE	    8  /* of these, such as are not in the chain, but lately were */
+#define HASTY_SPARE 2
+#define LIKELY	    2 /* levels of the chain that are likely to be the head, which are read thrice */
+#define SPAN_SIZE   1536
+
+/* Most time that a look may take where ids don't tell starts, in ns a piece: several times the usual. */
+#define PIECE_TIME 1000
 
 #define WAY_REQUEST    0
 #define WAY_ATTACHMENT 1
@@ -35,14 +44,22 @@ static const enum layout_fact request_facts[] = { LAYOUT_CALLER, LAYOUT_STATEMEN
 						  LAYOUT_REQUEST_ID, LAYOUT_LINE, LAYOUT_COLUMN };
 #define REQUEST_FACTS (sizeof(request_facts) / sizeof(request_facts[0]))
 
-struct level {
-	uint64_t request, statement;
-	bool checked; /* whether its statement is a routine */
-	bool called;  /* it is, or was seen with a caller: it is not outermost … */
-	unsigned char
-		outermost; /* … unless it goes on without a caller, and that was seen so often */
+/* Whether a request may be outermost. */
+enum kind {
+	KIND_UNKNOWN,
+	KIND_ANY,
+	KIND_ROUTINE, /* procedure or function: never */
+	KIND_TRIGGER  /* not if it was ever seen with a caller */
 };
 
+struct level {
+	uint64_t request, statement;
+	enum kind kind;
+	bool called;		 /* it was seen with a caller */
+	unsigned char outermost; /* it went on without one, against its kind: so often */
+};
+
+/* So often, and it is believed. */
 #define OUTERMOST 3
 
 /* Addresses that were right at the last look. */
@@ -67,6 +84,9 @@ struct look {
 	const struct process_thread *thread;
 	struct passive_ahead *ahead;
 
+	bool starts; /* each start of a request has an id of its own */
+	bool slow;   /* it took so long that we must have been interrupted */
+
 	/* The part of a request that holds the facts. */
 	int32_t low;
 	uint32_t size;
@@ -83,7 +103,7 @@ struct look {
 	unsigned char spans[3][NEAR][SPAN_SIZE];
 	struct sight before[PASSIVE_DEPTH + SPARE]; /* the head was read */
 	struct sight after[NEAR], last[NEAR];	    /* from level `likely` on */
-	uint32_t near, likely;
+	uint32_t near, likely, levels; /* from `near` to `levels` are read with the head */
 
 	/* What was found: the head, and levels from it outwards. */
 	uint64_t head;
@@ -307,6 +327,23 @@ static bool complete_id(const struct look *look, enum layout_fact fact, uint64_t
 	return is_direct(path) || value_of(look->process, path, object, id);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool read_in_time(struct look *look)
+{
+	uint64_t began = now_ns(), most = (uint64_t)look->count * PIECE_TIME;
+	bool whole = read_pieces(look);
+
+	look->slow = now_ns() - began > most;
+	return whole;
+}
+
 /*
  * The call that has the head.  A request is read before its callers, first and second time; so these are
  * between two sights of it.
@@ -316,19 +353,19 @@ static bool read_near(struct look *look)
 	const struct passive_ahead *ahead = look->ahead;
 	uint32_t near = look->near, likely = look->likely;
 
-	for (uint32_t i = ahead->count; i-- > near;)
+	for (uint32_t i = look->levels; i-- > near;)
 		add_span(look, i, look->spans[0][i - near]);
 	add_ways(look);
-	for (uint32_t i = ahead->count; i-- > likely;)
+	for (uint32_t i = look->levels; i-- > likely;)
 		add_span(look, i, look->spans[1][i - near]);
-	for (uint32_t i = likely; i < ahead->count; i++)
+	for (uint32_t i = likely; i < look->levels; i++)
 		add_span(look, i, look->spans[2][i - near]);
-	for (uint32_t i = near; i < ahead->count; i++)
+	for (uint32_t i = near; i < look->levels; i++)
 		add_id(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
 		       &look->statement_ids[i]);
 	add_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
 	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
-	if (!read_pieces(look))
+	if (!(look->starts ? read_pieces(look) : read_in_time(look)))
 		return false;
 	share_ways(look);
 	return true;
@@ -339,12 +376,12 @@ static bool see_near(struct look *look)
 	struct passive_ahead *ahead = look->ahead;
 	uint32_t near = look->near, likely = look->likely;
 
-	for (uint32_t i = near; i < ahead->count; i++) {
+	for (uint32_t i = near; i < look->levels; i++) {
 		uint64_t request = ahead->levels[i].request;
 
 		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
 			return false;
-		if (look->before[i].caller != 0 && !ahead->levels[i].called) {
+		if (look->before[i].caller != 0) {
 			ahead->levels[i].called = true;
 			ahead->levels[i].outermost = 0;
 		}
@@ -384,15 +421,16 @@ static bool read_far(struct look *look)
 /* Judging what was read */
 
 /* `guess`: where it probably is. */
-static bool find_level(const struct passive_ahead *ahead, uint64_t request, uint32_t guess,
-		       uint32_t *level)
+static bool find_level(const struct look *look, uint64_t request, uint32_t guess, uint32_t *level)
 {
-	if (guess < ahead->count && ahead->levels[guess].request == request) {
+	const struct level *levels = look->ahead->levels;
+
+	if (guess < look->levels && levels[guess].request == request) {
 		*level = guess;
 		return true;
 	}
-	for (uint32_t i = ahead->count; i-- > 0;) {
-		if (ahead->levels[i].request == request) {
+	for (uint32_t i = look->levels; i-- > 0;) {
+		if (levels[i].request == request) {
 			*level = i;
 			return true;
 		}
@@ -400,9 +438,11 @@ static bool find_level(const struct passive_ahead *ahead, uint64_t request, uint
 	return false;
 }
 
-static bool is_same(const struct sight *a, const struct sight *b)
+/* The same start of a request. */
+static bool is_same(const struct look *look, const struct sight *a, const struct sight *b)
 {
-	return a->id == b->id && a->statement == b->statement;
+	return a->id == b->id && a->statement == b->statement &&
+	       (look->starts || (a->caller == b->caller && !look->slow));
 }
 
 /* The next level outwards. */
@@ -412,6 +452,7 @@ static enum outcome add_level(struct look *look, uint32_t level, const struct si
 		return LOOK_CHANGED;
 	if (sight->statement != look->ahead->levels[level].statement) {
 		look->ahead->levels[level].statement = sight->statement;
+		look->ahead->levels[level].kind = KIND_UNKNOWN;
 		return LOOK_CHANGED;
 	}
 	look->path[look->depth] = level;
@@ -426,7 +467,7 @@ static enum outcome trace_callers(struct look *look, uint64_t caller, const stru
 	enum outcome outcome = LOOK_BUSY;
 
 	while (caller != 0 && outcome == LOOK_BUSY) {
-		if (!find_level(look->ahead, caller, inner - 1, &level) || level >= inner)
+		if (!find_level(look, caller, inner - 1, &level) || level >= inner)
 			return LOOK_NEW_HEAD;
 		if (first == NULL)
 			first = &look->before[level];
@@ -438,17 +479,57 @@ static enum outcome trace_callers(struct look *look, uint64_t caller, const stru
 	return outcome;
 }
 
+/* Is there a name, or an object that has one, at the beginning of the path? */
+static bool has_name(const struct look *look, enum layout_fact fact, uint64_t statement)
+{
+	const struct layout_path *path = &look->layout->path[fact];
+	size_t size = path->type == LAYOUT_TEXT_INLINE && path->steps == 1 ? 1 : sizeof(uint64_t);
+	uint64_t name = 0;
+
+	return path->type != LAYOUT_ABSENT &&
+	       memory_load(look->process, statement + (uint64_t)(int64_t)path->offset[0], &name,
+			   size) &&
+	       name != 0;
+}
+
+static enum kind kind_of(const struct look *look, uint64_t statement)
+{
+	if (has_name(look, LAYOUT_PROCEDURE, statement) ||
+	    has_name(look, LAYOUT_FUNCTION, statement))
+		return KIND_ROUTINE;
+	return has_name(look, LAYOUT_TRIGGER, statement) ? KIND_TRIGGER : KIND_ANY;
+}
+
 /*
  * A request that is called has no caller between the two times that it runs, for its input and for its
  * output, nor for some instructions before it is the head no more.  Only if it goes on and on without
- * one it is outermost this time.
+ * one it is outermost.
  */
-static bool is_doubtful(struct level *level, const struct sight *after, const struct sight *last)
+static bool is_doubtful(const struct look *look, struct level *level, const struct sight *after,
+			const struct sight *last)
 {
-	if (is_same(after, last) && last->caller == 0 && after->line != last->line &&
-	    ++level->outermost == OUTERMOST)
-		level->called = false;
-	return level->called;
+	if (level->kind == KIND_UNKNOWN)
+		level->kind = kind_of(look, level->statement);
+	if (level->kind == KIND_ANY || (level->kind == KIND_TRIGGER && !level->called))
+		return false;
+	if (level->outermost < OUTERMOST && is_same(look, after, last) && last->caller == 0 &&
+	    after->line != last->line)
+		level->outermost++;
+	return level->outermost < OUTERMOST;
+}
+
+/* Where ids don't tell, the caller's line does: it was the same a little later. */
+static bool callers_stand(const struct look *look, uint64_t caller)
+{
+	const struct sight *before, *after;
+	uint32_t level;
+
+	if (look->starts || !find_level(look, caller, look->path[0] - 1, &level) ||
+	    level < look->likely)
+		return true;
+	before = &look->before[level];
+	after = &look->after[level - look->likely];
+	return before->line == after->line && before->column == after->column;
 }
 
 static enum outcome trace(struct look *look)
@@ -458,25 +539,28 @@ static enum outcome trace(struct look *look)
 	enum outcome outcome;
 
 	look->depth = 0;
-	if (!find_level(look->ahead, look->head, look->ahead->chain - 1, &level) ||
-	    level < look->likely)
+	if (!find_level(look, look->head, look->ahead->chain - 1, &level) || level < look->likely)
 		return LOOK_NEW_HEAD;
 	before = &look->before[level];
 	after = &look->after[level - look->likely];
 	last = &look->last[level - look->likely];
 	/* Started anew while it was read, a request may have its old id and a new line: until an id proves it. */
-	outcome = add_level(look, level, is_same(after, last) ? after : before);
+	outcome = add_level(look, level, is_same(look, after, last) ? after : before);
 	if (outcome != LOOK_BUSY)
 		return outcome;
 	/* Where it waits between two rows, or has ended, it has no caller. */
-	if (is_same(before, after) && (before->caller == after->caller || after->caller == 0)) {
-		if (before->caller == 0 && is_doubtful(&look->ahead->levels[level], after, last))
+	if (is_same(look, before, after) &&
+	    (before->caller == after->caller || after->caller == 0)) {
+		if (before->caller == 0 &&
+		    is_doubtful(look, &look->ahead->levels[level], after, last))
 			return LOOK_CHANGED;
-		return trace_callers(look, before->caller, NULL);
+		return callers_stand(look, before->caller) ?
+			       trace_callers(look, before->caller, NULL) :
+			       LOOK_CHANGED;
 	}
-	if (!is_same(after, last) || after->caller == 0 || after->caller != last->caller ||
-	    !find_level(look->ahead, after->caller, level - 1, &caller) || caller < look->likely ||
-	    !is_same(&look->before[caller], &look->after[caller - look->likely]))
+	if (!is_same(look, after, last) || after->caller == 0 || after->caller != last->caller ||
+	    !find_level(look, after->caller, level - 1, &caller) || caller < look->likely ||
+	    !is_same(look, &look->before[caller], &look->after[caller - look->likely]))
 		return LOOK_CHANGED;
 	return trace_callers(look, after->caller, &look->after[caller - look->likely]);
 }
@@ -490,7 +574,7 @@ static bool is_still_head(struct look *look)
 
 	add_span(look, look->path[0], look->spans[0][0]);
 	return read_pieces(look) && see(look, request, look->spans[0][0], &now) &&
-	       is_same(sight, &now) && now.caller != 0;
+	       is_same(look, sight, &now) && now.caller != 0;
 }
 
 static bool tell(struct look *look, struct passive_position *position)
@@ -584,37 +668,17 @@ static bool is_still_idle(struct look *look)
 	return !read_pieces(look) || first == 0 || look->alive != look->thread->alive_when;
 }
 
-/* A procedure or function that seems to be outermost is not. */
-static bool is_routine(struct look *look)
-{
-	static const enum layout_fact facts[] = { LAYOUT_PROCEDURE, LAYOUT_FUNCTION };
-	struct level *level = &look->ahead->levels[look->path[0]];
-
-	if (level->checked)
-		return false;
-	level->checked = true;
-	for (unsigned i = 0; i < 2; i++) {
-		const struct layout_path *path = &look->layout->path[facts[i]];
-		uint64_t routine = 0;
-
-		/* Its name is in an object of its own, or there is none. */
-		if (path->type != LAYOUT_ABSENT && path->steps > 1 &&
-		    memory_load(look->process,
-				level->statement + (uint64_t)(int64_t)path->offset[0], &routine,
-				sizeof(routine)) &&
-		    routine != 0)
-			level->called = true;
-	}
-	return level->called;
-}
-
-static enum outcome look_once(struct look *look, struct passive_position *position)
+static enum outcome look_once(struct look *look, bool in_haste, struct passive_position *position)
 {
 	struct passive_ahead *ahead = look->ahead;
 	uint64_t attachment;
 	enum outcome outcome;
 
-	look->near = ahead->count > NEAR ? ahead->count - NEAR : 0;
+	/* What is new may soon be over: then there is no time for all the spare levels. */
+	look->levels = in_haste && ahead->chain + HASTY_SPARE < ahead->count ?
+			       ahead->chain + HASTY_SPARE :
+			       ahead->count;
+	look->near = look->levels > NEAR ? look->levels - NEAR : 0;
 	look->likely = ahead->chain > LIKELY ? ahead->chain - LIKELY : 0;
 	if (!read_near(look) || !see_near(look)) {
 		memset(ahead, 0, offsetof(struct passive_ahead, levels));
@@ -634,7 +698,7 @@ static enum outcome look_once(struct look *look, struct passive_position *positi
 		return outcome;
 	if (look->path[look->depth - 1] < look->near && !is_still_head(look))
 		return LOOK_CHANGED;
-	if ((look->depth == 1 && is_routine(look)) || !tell(look, position))
+	if (!tell(look, position))
 		return LOOK_CHANGED;
 	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
 					    look->way[WAY_REQUEST][0], look->below, position))
@@ -673,7 +737,7 @@ static bool explore_chain(struct look *look, uint64_t head)
 	while (request != 0) {
 		struct sight sight;
 
-		if (count > 0 && find_level(ahead, request, ahead->chain - 1, &known) &&
+		if (count > 0 && find_level(look, request, ahead->chain - 1, &known) &&
 		    known < ahead->chain) {
 			for (uint32_t i = known + 1; i-- > 0;)
 				look->path[look->depth++] = i;
@@ -718,6 +782,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 				const struct process_thread *thread,
 				struct passive_position *position)
 {
+	enum outcome outcome = LOOK_CHANGED;
 	struct look look;
 
 	position->count = 0;
@@ -728,12 +793,13 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	look.thread = thread;
 	look.ahead = thread->ahead;
 	look.count = 0;
+	look.starts = layout->path[LAYOUT_STATEMENT_ID].type != LAYOUT_ABSENT;
+	look.slow = false;
 	measure_span(&look);
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;
 	for (unsigned i = 0; i < TRIES; i++) {
-		enum outcome outcome = look_once(&look, position);
-
+		outcome = look_once(&look, outcome == LOOK_NEW_HEAD, position);
 		if (outcome == LOOK_BUSY)
 			break;
 		if (outcome == LOOK_IDLE || (outcome != LOOK_CHANGED && !explore(&look, outcome))) {

@@ -2,13 +2,13 @@
  * See recorder.h.
  *
  * What was read out of another program's memory is believed only if it was there twice: a position is
- * checked by whoever reads it (position.h), and texts are checked here, by reading the position again
- * after them: if the same request of the same statement is still there, the statement was not freed
- * meanwhile.
+ * checked by whoever reads it (position.h), which statements it speaks of is in known_statements.h, and
+ * who an attachment is, is believed if the thread still works for it afterwards.
  */
 #include "recorder.h"
 #include "../sampler/pace.h"
 #include "../sampler/sampler.h"
+#include "known_statements.h"
 #include "passive_log.h"
 #include "plan_memory.h"
 
@@ -38,22 +38,11 @@
 /* Attachments whose sessions are open at a time: the one that was idle longest gives way. */
 #define SESSIONS_MAX 256
 
-/* Of SQL texts, what is recorded. */
-#define TEXT_BYTES 65536
-
-/* What is thought to be at an address, and why. */
-struct known_statement {
-	uint64_t fingerprint;		    /* of what was read there last; 0: nothing yet */
-	uint64_t request_id;		    /* that was running it then */
-	struct logged_statement *statement; /* NULL: what was read is not certain */
-	void *witness;			    /* of what was read */
-};
-
 /* An attachment that was seen at work. */
 struct watched_attachment {
 	uint64_t address, id;
 	struct passive_session *session;
-	struct id_table known;	   /* struct known_statement, by address */
+	struct known_statements known;
 	struct plan_memory *plans; /* NULL: nothing was seen yet */
 	uint64_t last_seen;
 	struct recorder_watch *watch;
@@ -94,7 +83,8 @@ struct recorder {
 	struct position frames, full;		 /* of its requests; with its record sources */
 	struct logged_statement *statements[PASSIVE_DEPTH]; /* of its requests */
 	struct plan_chain chain;
-	char routine[256], package[256], user[256], database[4096], sql_text[TEXT_BYTES];
+	struct text_room room;
+	char user[256], database[4096];
 };
 
 /* A thread that is being looked at. */
@@ -105,7 +95,15 @@ struct look {
 	const struct process_thread *process_thread;
 	struct watched_thread *thread;
 	uint64_t now, elapsed;
+	bool with_plan; /* record sources were read with the position */
 };
+
+/* Of `requests` only what is in use. */
+static void copy_position(struct passive_position *to, const struct passive_position *from)
+{
+	memcpy(to, from,
+	       offsetof(struct passive_position, requests) + from->count * sizeof(*from->requests));
+}
 
 /* Reads the position once more, into `again`. */
 static bool read_again(const struct look *look)
@@ -115,15 +113,6 @@ static bool read_again(const struct look *look)
 }
 
 /* ---- Attachments ---- */
-
-static void free_known(void *context, void *value)
-{
-	struct known_statement *known = value;
-
-	(void)context;
-	free(known->witness);
-	free(known);
-}
 
 static void end_attachment(struct recorder *recorder, struct watched_attachment *attachment,
 			   enum log_session_end how)
@@ -140,7 +129,7 @@ static void end_attachment(struct recorder *recorder, struct watched_attachment 
 		link = &(*link)->next;
 	*link = attachment->next;
 	recorder->attachment_count--;
-	id_table_free(&attachment->known, free_known, NULL);
+	known_statements_free(&attachment->known);
 	plan_memory_free(attachment->plans);
 	free(attachment);
 }
@@ -164,11 +153,13 @@ static struct watched_attachment *new_attachment(const struct look *look)
 						 recorder->database, look->source->engine };
 	struct watched_attachment *attachment = calloc(1, sizeof(*attachment));
 
-	if (attachment && id_table_init(&attachment->known))
+	if (attachment)
 		attachment->session = passive_session_start(&recorder->log, &what);
-	if (!attachment || !attachment->session) {
-		if (attachment)
-			id_table_free(&attachment->known, free_known, NULL);
+	if (!attachment || !attachment->session ||
+	    !known_statements_init(&attachment->known, look->source, attachment->session,
+				   &recorder->room)) {
+		if (attachment && attachment->session)
+			passive_session_end(attachment->session, LOG_END_DISPOSED);
 		free(attachment);
 		recorder->totals.stopped = true;
 		return NULL;
@@ -225,130 +216,44 @@ static bool find_attachment(const struct look *look)
 
 /* ---- Statements and lines ---- */
 
-static bool read_name(const struct look *look, enum layout_fact fact, uint64_t statement)
-{
-	char *name = look->recorder->routine;
-
-	look->source->text(look->source, fact, statement, name, sizeof(look->recorder->routine));
-	return *name != 0;
-}
-
-/* What is at an address: an SQL text, or a routine, or one of the engine's own statements. */
-static struct passive_statement read_statement(const struct look *look, uint64_t statement)
+/*
+ * Finds the statements of the position, which may have to be read again for that.  False: they aren't
+ * certain, or can't be kept.
+ */
+static bool find_statements(struct look *look)
 {
 	struct recorder *recorder = look->recorder;
-	struct recorder_source *source = look->source;
-	struct passive_statement what = { "BLOCK", recorder->routine, recorder->package,
-					  recorder->sql_text };
-	enum layout_fact package = LAYOUT_FACTS;
+	struct known_statements *known = &look->thread->attachment->known;
 
-	*recorder->routine = *recorder->package = 0;
-	source->text(source, LAYOUT_SQL_TEXT, statement, recorder->sql_text, TEXT_BYTES);
-	if (read_name(look, LAYOUT_PROCEDURE, statement)) {
-		what.type = "PROCEDURE";
-		package = LAYOUT_PROCEDURE_PACKAGE;
-	} else if (read_name(look, LAYOUT_FUNCTION, statement)) {
-		what.type = "FUNCTION";
-		package = LAYOUT_FUNCTION_PACKAGE;
-	} else if (read_name(look, LAYOUT_TRIGGER, statement)) {
-		what.type = "TRIGGER";
+	for (unsigned i = 0; i < TRIES; i++) {
+		if (known_statements_find(known, &recorder->position, recorder->statements))
+			return true;
+		recorder->totals.stopped |= known->stopped;
+		if (known->stopped || !read_again(look) ||
+		    recorder->again.attachment != recorder->position.attachment ||
+		    recorder->again.attachment_id != recorder->position.attachment_id)
+			return false;
+		copy_position(&recorder->position, &recorder->again);
+		known_statements_position_read(known);
+		look->with_plan = false; /* it was of another moment */
 	}
-	if (package != LAYOUT_FACTS)
-		source->text(source, package, statement, recorder->package,
-			     sizeof(recorder->package));
-	return what;
-}
-
-/* Whether the thread is still in the request at this depth, so that what it leads to is still there. */
-static bool is_still_there(const struct look *look, uint32_t depth)
-{
-	const struct passive_request *before = &look->recorder->position.requests[depth];
-	const struct passive_request *now = &look->recorder->again.requests[depth];
-
-	return read_again(look) && look->recorder->again.count > depth &&
-	       now->request_id == before->request_id && now->request == before->request &&
-	       now->statement == before->statement;
-}
-
-static struct known_statement *find_known(struct watched_attachment *attachment, uint64_t address)
-{
-	struct known_statement *known = id_table_get(&attachment->known, (int64_t)address);
-
-	if (known)
-		return known;
-	known = calloc(1, sizeof(*known));
-	if (known && !id_table_put(&attachment->known, (int64_t)address, known)) {
-		free(known);
-		known = NULL;
-	}
-	return known;
-}
-
-/* Whether what is at the address is still what was there, as the same request or the same texts are. */
-static bool is_known(const struct look *look, const struct passive_request *request,
-		     struct known_statement *known)
-{
-	return known->request_id == request->request_id ||
-	       look->source->is_same(look->source, request->statement, &known->witness);
-}
-
-/*
- * The statement of a request, written to the log if it is new.  NULL: what it is can't be told for
- * certain this time, or can't be kept.
- *
- * A statement is known by its address, but only as long as the same request runs it: another may be
- * there next time.  A short request is hardly ever still there when its statement's texts have been
- * read; then the same texts at two looks will do.
- */
-static struct logged_statement *find_statement(const struct look *look, uint32_t depth)
-{
-	const struct passive_request *request = &look->recorder->position.requests[depth];
-	struct watched_attachment *attachment = look->thread->attachment;
-	struct known_statement *known = find_known(attachment, request->statement);
-	struct passive_statement what;
-	uint64_t fingerprint;
-
-	if (!known)
-		return NULL;
-	if (known->statement && is_known(look, request, known)) {
-		known->request_id = request->request_id;
-		return known->statement;
-	}
-	free(known->witness);
-	known->witness = NULL;
-	what = read_statement(look, request->statement);
-	look->source->is_same(look->source, request->statement, &known->witness);
-	fingerprint = passive_statement_fingerprint(&what);
-	if (known->fingerprint != fingerprint) {
-		known->fingerprint = fingerprint;
-		known->statement = NULL;
-		if (!is_still_there(look, depth))
-			return NULL;
-	}
-	if (!known->statement)
-		known->statement =
-			passive_session_statement(attachment->session, &what, fingerprint);
-	if (!known->statement)
-		look->recorder->totals.stopped = true;
-	known->request_id = request->request_id;
-	return known->statement;
+	return false;
 }
 
 /* Makes frames of the position.  False: it has to be dropped. */
-static bool make_frames(const struct look *look)
+static bool make_frames(struct look *look)
 {
 	const struct passive_position *position = &look->recorder->position;
 	struct passive_session *session = look->thread->attachment->session;
 
+	if (!find_statements(look))
+		return false;
 	look->recorder->frames.count = position->count;
 	for (uint32_t i = 0; i < position->count; i++) {
 		const struct passive_request *request = &position->requests[i];
-		struct logged_statement *statement = find_statement(look, i);
+		struct logged_statement *statement = look->recorder->statements[i];
 		uint32_t cell = 0;
 
-		if (!statement)
-			return false;
-		look->recorder->statements[i] = statement;
 		if (request->line)
 			cell = passive_session_line(session, statement, request->line,
 						    request->column);
@@ -514,38 +419,60 @@ static void drop(const struct look *look)
 	add(&attachment->session->totals->torn_time, look->elapsed);
 }
 
-static enum passive_state read_position(const struct look *look)
+/* Reads the position, and the record sources if they are due. */
+static enum passive_state read_position(struct look *look)
 {
+	struct recorder *recorder = look->recorder;
 	enum passive_state state = PASSIVE_TORN;
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
-		state = look->source->read(look->source, look->process_thread,
-					   &look->recorder->position);
+		state = look->source->read(look->source, look->process_thread, &recorder->position);
+	look->with_plan = state == PASSIVE_BUSY && is_plan_due(look);
+	if (look->with_plan)
+		state = look->source->read_plan(look->source, look->process_thread,
+						&recorder->position, &recorder->chain);
 	return state;
+}
+
+/* An attachment that was at work lately may well be again. */
+#define LATELY 100000000u
+
+/* As read_position(); and then the attachment that the thread works for is known.  False: nothing is. */
+static bool read_attachment(struct look *look, enum passive_state *state)
+{
+	struct watched_attachment *before = look->thread->attachment, *attachment;
+
+	if (before)
+		known_statements_begin(&before->known, look->now - before->last_seen < LATELY);
+	*state = read_position(look);
+	if (*state != PASSIVE_BUSY || !find_attachment(look))
+		return false;
+	attachment = look->thread->attachment;
+	if (attachment != before)
+		known_statements_begin(&attachment->known, false);
+	known_statements_position_read(&attachment->known);
+	return true;
 }
 
 static void look_at(struct look *look)
 {
-	enum passive_state state = read_position(look);
-	bool with_plan = state == PASSIVE_BUSY && is_plan_due(look);
+	enum passive_state state;
+	bool certain = read_attachment(look, &state);
 
-	if (with_plan)
-		state = look->source->read_plan(look->source, look->process_thread,
-						&look->recorder->position, &look->recorder->chain);
 	if (state == PASSIVE_IDLE) {
 		look->thread->torn = 0;
 		return;
 	}
 	look->recorder->totals.busy++;
 	look->recorder->last_busy = look->now;
-	if (state == PASSIVE_TORN || !find_attachment(look) || !make_frames(look)) {
+	if (!certain || !make_frames(look)) {
 		drop(look);
 		return;
 	}
 	look->thread->attachment->last_seen = look->now;
 	look->elapsed += look->thread->torn;
 	look->thread->torn = 0;
-	if (with_plan)
+	if (look->with_plan)
 		note_plan(look);
 	if (look->thread->attachment->plans)
 		plan_memory_complete(look->thread->attachment->plans, &look->recorder->frames);
@@ -625,8 +552,13 @@ static void look_at_process(struct recorder *recorder, struct recorder_watch *wa
 	watch->source->begin_look(watch->source);
 	for (uint32_t i = 0; i < watch->count; i++) {
 		struct look look = {
-			recorder,	    watch, watch->source, &watch->source->threads[i],
-			&watch->threads[i], now,   elapsed
+			.recorder = recorder,
+			.watch = watch,
+			.source = watch->source,
+			.process_thread = &watch->source->threads[i],
+			.thread = &watch->threads[i],
+			.now = now,
+			.elapsed = elapsed,
 		};
 
 		if (look.process_thread->tls)

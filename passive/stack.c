@@ -49,6 +49,16 @@ static bool copy_stack(pid_t process, struct stack_sample *sample)
 	return copied > 0;
 }
 
+bool stack_word(const struct stack_sample *sample, uint64_t address, uint64_t *word)
+{
+	uint64_t place = address - sample->registers[STACK_RSP];
+
+	if (sample->size < sizeof(*word) || place > sample->size - sizeof(*word))
+		return false;
+	memcpy(word, sample->bytes + place, sizeof(*word));
+	return true;
+}
+
 static void copy_user_registers(struct stack_sample *sample, const struct user_regs_struct *user)
 {
 	const uint64_t registers[STACK_REGISTERS] = {
@@ -123,23 +133,26 @@ bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
 	return good;
 }
 
+bool stack_of_context(const void *context, struct stack_sample *sample)
+{
+	const greg_t *user = ((const ucontext_t *)context)->uc_mcontext.gregs;
+	const uint64_t registers[STACK_REGISTERS] = {
+		user[REG_RAX], user[REG_RDX], user[REG_RCX], user[REG_RBX], user[REG_RSI],
+		user[REG_RDI], user[REG_RBP], user[REG_RSP], user[REG_R8],  user[REG_R9],
+		user[REG_R10], user[REG_R11], user[REG_R12], user[REG_R13], user[REG_R14],
+		user[REG_R15], user[REG_RIP],
+	};
+
+	memcpy(sample->registers, registers, sizeof(registers));
+	return copy_stack(getpid(), sample);
+}
+
 __attribute__((noinline)) bool stack_own(struct stack_sample *sample)
 {
 	ucontext_t context;
-	const greg_t *user = context.uc_mcontext.gregs;
 
 	getcontext(&context);
-	{
-		const uint64_t registers[STACK_REGISTERS] = {
-			user[REG_RAX], user[REG_RDX], user[REG_RCX], user[REG_RBX], user[REG_RSI],
-			user[REG_RDI], user[REG_RBP], user[REG_RSP], user[REG_R8],  user[REG_R9],
-			user[REG_R10], user[REG_R11], user[REG_R12], user[REG_R13], user[REG_R14],
-			user[REG_R15], user[REG_RIP],
-		};
-
-		memcpy(sample->registers, registers, sizeof(registers));
-	}
-	return copy_stack(getpid(), sample);
+	return stack_of_context(&context, sample);
 }
 
 /* ---- Modules ---- */
@@ -369,16 +382,14 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 {
 	struct stack_unwinder *unwinder = argument;
 	const struct stack_sample *sample = unwinder->sample;
-	uint64_t place = address - sample->registers[STACK_RSP];
 	const struct module *module;
+	uint64_t place;
 
 	(void)space;
 	if (write)
 		return -UNW_EREADONLYREG;
-	if (sample->size >= sizeof(*value) && place <= sample->size - sizeof(*value)) {
-		memcpy(value, sample->bytes + place, sizeof(*value));
+	if (stack_word(sample, address, value))
 		return 0;
-	}
 	module = find_module(unwinder, address);
 	if (!module)
 		return -UNW_EINVAL;

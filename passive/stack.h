@@ -26,7 +26,7 @@ extern const uint32_t stack_callee_saved[];
 
 struct stack_sample {
 	uint64_t registers[STACK_REGISTERS];
-	size_t size;			 /* bytes in use, from rsp upwards */
+	size_t size;			      /* bytes in use, from rsp upwards */
 	unsigned char bytes[STACK_COPY_SIZE]; /* the stack */
 };
 
@@ -51,6 +51,12 @@ bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
 
 /* The calling thread's own, from its caller's frame outwards. */
 bool stack_own(struct stack_sample *sample);
+
+/* The same of a signal's handler (its ucontext_t): what was interrupted.  Async-signal-safe. */
+bool stack_of_context(const void *context, struct stack_sample *sample);
+
+/* A word of the stack; false: it wasn't copied. */
+bool stack_word(const struct stack_sample *sample, uint64_t address, uint64_t *word);
 
 /* Knows the modules of a process.  Used by one thread at a time. */
 struct stack_unwinder;

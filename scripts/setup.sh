@@ -16,6 +16,10 @@ FB_RUNTIMES=(
 FB_DEB_VERSION=3.0.11.33637.ds4-2+deb12u1
 FB_SERVER_SHA256=a57a02deb16b3e3524fa88376a2cd0e2f1cdccdb37af67e9885d3a47e7001365
 FB_UTILS_SHA256=40145999492fb323d3cd57d97a3e01383afd6b1f5821f29c359f8a8bc90d8cad
+FB_CORE_SHA256=5f76079477843350971dc7f1372a51d6964c58e7fbe2b93b6188225a7dda4a6e
+FB_CLIENT_SHA256=595302b41767dd5e021ff9cab531e56a280949de6c49eac8f9400c408359e98e
+FB_IB_UTIL_SHA256=6d080847441503daa27ecc1ac274cb0994aa4c67826e99ab0a822b063cfc9550
+FB_COMMON_SHA256=69a378797307ccefd4fe5cfb2168787d3cee7bd2245e9867596e0fef5a05d7be
 
 # libtommath1 and libedit2 are what the runtime and isql-fb link to, libncurses5 what Firebird 3's does; the engine
 # loads ICU (libicu72) by itself, for time zones and UTF-8 collations.
@@ -37,6 +41,7 @@ setup_all() {
 		# shellcheck disable=SC2086 # three words
 		setup_runtime $runtime
 	done
+	setup_debian_runtime
 	setup_python_packages
 }
 
@@ -123,8 +128,9 @@ in_directory() {
 # As root apt would rather drop its rights, which it can't in a private directory, and warn.
 apt_download() { apt-get -o APT::Sandbox::User=root download "$1"; }
 
+# cached_deb PACKAGE SHA256 [ARCHITECTURE]
 cached_deb() {
-	local package=$1 file=$1_${FB_DEB_VERSION}_amd64.deb
+	local package=$1 file=$1_${FB_DEB_VERSION}_${3-amd64}.deb
 	[[ -e $CACHE/$file ]] || apt_update
 	cached "$file" "$2" apt_download "$package=$FB_DEB_VERSION"
 }
@@ -172,6 +178,45 @@ lay_out_runtime() {
 		ln -s "$tommath" "$new/runtime/libtommath.so.0" &&
 		mkdir "$new/runtime/bin" &&
 		mv "$new/deb/usr/bin/isql-fb" "$new/deb/usr/sbin/firebird" "$new/runtime/bin/" &&
+		chmod -R u+rwX,go+rX "$new/runtime" &&
+		chmod 755 "$new/runtime/bin/isql-fb" "$new/runtime/bin/firebird"
+}
+
+# Debian's own Firebird 3.0, its server and engine, beside the others. Its paths are built in; FIREBIRD_BOOT_BUILD=1 in
+# the environment has it take FIREBIRD's instead (tests/engine/firebird_env.py sets it).
+setup_debian_runtime() {
+	local runtime=$BUILD/firebird/debian-3.0 new
+	local pins="$FB_SERVER_SHA256 $FB_UTILS_SHA256 $FB_CORE_SHA256 $FB_CLIENT_SHA256 $FB_IB_UTIL_SHA256 $FB_COMMON_SHA256"
+	[[ $(cat "$runtime/.complete" 2>/dev/null) != "$pins" ]] || return 0
+	cached_deb firebird3.0-server "$FB_SERVER_SHA256"
+	cached_deb firebird3.0-utils "$FB_UTILS_SHA256"
+	cached_deb firebird3.0-server-core "$FB_CORE_SHA256"
+	cached_deb libfbclient2 "$FB_CLIENT_SHA256"
+	cached_deb libib-util "$FB_IB_UTIL_SHA256"
+	cached_deb firebird3.0-common "$FB_COMMON_SHA256" all
+	new=$(mktemp -d "$BUILD/firebird/.new.XXXXXX")
+	step runtime "laying out Debian's Firebird 3.0 in $(short "$runtime")" lay_out_debian_runtime "$new"
+	printf '%s\n' "$pins" >"$new/runtime/.complete"
+	rm -rf "$runtime"
+	mv -T "$new/runtime" "$runtime"
+	rm -rf "$new"
+}
+
+lay_out_debian_runtime() {
+	local new=$1 package libraries=$1/deb/usr/lib/x86_64-linux-gnu
+	for package in firebird3.0-server firebird3.0-utils firebird3.0-server-core firebird3.0-common libfbclient2 libib-util; do
+		dpkg -x "$CACHE/${package}_${FB_DEB_VERSION}"_*.deb "$new/deb" || return 1
+	done
+	mkdir -p "$new/runtime/bin" &&
+		mv "$new/deb/usr/bin/isql-fb" "$new/deb/usr/sbin/firebird" "$new/runtime/bin/" &&
+		mv "$libraries/firebird/3.0/plugins" "$libraries/firebird/3.0/firebird.msg" "$new/runtime/" &&
+		mkdir "$new/runtime/intl" &&
+		mv "$libraries/firebird/3.0/intl/libfbintl.so" "$new/deb/etc/firebird/3.0/fbintl.conf" "$new/runtime/intl/" &&
+		mv "$new/deb/etc/firebird/3.0/plugins.conf" "$new/runtime/" &&
+		mv "$libraries"/libfbclient.so.3.0.* "$new/runtime/libfbclient.so.2" &&
+		ln -s libfbclient.so.2 "$new/runtime/libfbclient.so" &&
+		mv "$libraries/libib_util.so" "$new/runtime/" &&
+		: >"$new/runtime/firebird.conf" &&
 		chmod -R u+rwX,go+rX "$new/runtime" &&
 		chmod 755 "$new/runtime/bin/isql-fb" "$new/runtime/bin/firebird"
 }

@@ -35,7 +35,8 @@
 
 #define EXIT_PATIENCE (NS_PER_SECOND / 4)
 
-#define STACK_SIZE (256 * 1024)
+/* A look at a thread takes some 150 KB. */
+#define STACK_SIZE (1024 * 1024)
 
 static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
 static bool started;

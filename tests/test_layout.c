@@ -32,9 +32,9 @@ static struct layout make_layout(void)
 			path->offset[step] = (int32_t)(8 * i + step) - 16;
 	}
 	layout.plan_functions = 2;
-	layout.plan[0] = (struct layout_plan_function){ 16, 32, LAYOUT_PLAN_OPEN, 13 };
-	layout.plan[1] =
-		(struct layout_plan_function){ 1ull << 40, 1ull << 41, LAYOUT_PLAN_FETCH, 3 };
+	layout.plan[0] = (struct layout_plan_function){ 16, 32, LAYOUT_PLAN_OPEN, 13, 0, -1 };
+	layout.plan[1] = (struct layout_plan_function){ 1ull << 40, 1ull << 41, LAYOUT_PLAN_FETCH,
+							3,	    -24,	5 };
 	return layout;
 }
 

@@ -373,7 +373,7 @@ START_TEST(reused_address)
 }
 END_TEST
 
-/* By the time that its texts have been read, the request has ended: texts are believed at the second look. */
+/* By the time that its texts have been read, the request has ended, and another one runs the statement. */
 static void leave(void)
 {
 	places[0].requests[0].id++;
@@ -387,11 +387,54 @@ START_TEST(short_requests)
 	run_block(0, 1, 1, 5);
 	after_read = leave;
 	look(11);
-	ck_assert_uint_eq(recorder_totals(recorder)->torn, 1);
+	ck_assert_uint_eq(recorder_totals(recorder)->torn, 0);
 	image = finish();
 	session = image_session(image, 1);
 	ck_assert_uint_eq(session->statements_count, 1);
 	ck_assert_uint_eq(session->totals.sampled_time, 10 * MS);
+	image_free(image);
+}
+END_TEST
+
+/*
+ * Statements come and go at the same address, also between the reads of one look: each is in a line of
+ * its own, and no other line may be charged to it.
+ */
+static const char *const texts[] = { "the one in line 1", "the one in line 2", "that in line 3" };
+
+static void replace(void)
+{
+	unsigned which = (unsigned)rand() % 3;
+
+	if (rand() % 3)
+		return;
+	statements[0].text = texts[which];
+	run_block(0, 1, places[0].requests[0].id + 1, which + 1);
+}
+
+START_TEST(statements_come_and_go)
+{
+	const struct recorder_totals *totals = recorder_totals(recorder);
+	struct image_session *session;
+	struct log_image *image;
+
+	srand(1);
+	run_block(0, 1, 1, 1);
+	statements[0].text = texts[0];
+	after_read = replace;
+	look(3000);
+	ck_assert_uint_ge(totals->samples, 1500);
+	image = finish();
+	session = image_session(image, 1);
+	ck_assert_uint_eq(session->statements_count, 3);
+	ck_assert_uint_eq(session->lines_count, 3);
+	for (size_t i = 0; i < session->lines_count; i++) {
+		const struct log_line *line = &session->lines[i];
+		const struct image_statement *statement = &session->statements[line->statement - 1];
+
+		ck_assert_str_eq(image_text(session, statement->text)->bytes,
+				 texts[line->line - 1]);
+	}
 	image_free(image);
 }
 END_TEST
@@ -530,6 +573,7 @@ int main(void)
 	tcase_add_test(tcase, torn);
 	tcase_add_test(tcase, reused_address);
 	tcase_add_test(tcase, short_requests);
+	tcase_add_test(tcase, statements_come_and_go);
 	tcase_add_test(tcase, process_ends);
 	tcase_add_test(tcase, many_attachments);
 	tcase_add_test(tcase, waits);

@@ -8,6 +8,7 @@
 
 #include "calibration_plan.h"
 #include "calibration_sql.h"
+#include "calibration_stacks.h"
 #include "client.h"
 #include "oracle.h"
 #include "oracle_plan.h"
@@ -565,13 +566,17 @@ static void learn_plans(struct state *state, struct layout *layout)
 {
 	char *error = NULL;
 
-	if (state->profiler && calibrate_plan(state->client, state->calibration->engine,
-					      state->calibration->directory, layout, &error))
+	const struct calibration *calibration = state->calibration;
+	bool done = state->profiler ? calibrate_plan(state->client, calibration->engine,
+						     calibration->directory, layout, &error) :
+				      calibrate_stacks(state->client, calibration->engine,
+						       calibration->directory, layout, &error);
+
+	if (done)
 		progress(state, "record sources: %u functions, %u steps of plans",
 			 layout->plan_functions, layout->plan_types);
 	else
-		progress(state, "record sources are not told: %s",
-			 error ? error : "this engine has no profiler");
+		progress(state, "record sources are not told: %s", error);
 	g_free(error);
 }
 

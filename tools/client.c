@@ -72,6 +72,8 @@ struct client {
 			    uint16_t version, const struct sql_data *data);
 	intptr_t (*fetch)(intptr_t *status, guint32 *statement, uint16_t version,
 			  const struct sql_data *data);
+	intptr_t (*sql_info)(intptr_t *status, guint32 *statement, int16_t items_size,
+			     const char *items, int16_t size, char *answer);
 	intptr_t (*free_statement)(intptr_t *status, guint32 *statement, uint16_t option);
 };
 
@@ -91,6 +93,7 @@ static const struct {
 	{ "isc_dsql_prepare", G_STRUCT_OFFSET(struct client, prepare) },
 	{ "isc_dsql_execute", G_STRUCT_OFFSET(struct client, execute) },
 	{ "isc_dsql_fetch", G_STRUCT_OFFSET(struct client, fetch) },
+	{ "isc_dsql_sql_info", G_STRUCT_OFFSET(struct client, sql_info) },
 	{ "isc_dsql_free_statement", G_STRUCT_OFFSET(struct client, free_statement) },
 };
 
@@ -269,4 +272,71 @@ char *client_query(struct client_attachment *attachment, const char *sql, char *
 	g_free(row);
 	client->free_statement(status, &statement, DSQL_DROP);
 	return text;
+}
+
+/* ---- Plans ---- */
+
+#define INFO_EXPLAIN_PLAN 26
+#define INFO_SIZE	  16384
+
+/* The answer is its item, 2 bytes of length, little-endian, and the text. */
+static char *read_plan(const unsigned char *answer)
+{
+	size_t size = answer[1] | (size_t)answer[2] << 8;
+
+	if (answer[0] != INFO_EXPLAIN_PLAN || size > INFO_SIZE - 3)
+		return g_strdup("");
+	return g_strndup((const char *)answer + 3, size);
+}
+
+char *client_explain(struct client_attachment *attachment, const char *sql, char **error)
+{
+	static const char item = INFO_EXPLAIN_PLAN;
+	const struct client *client = attachment->client;
+	struct sql_data data = { .version = 1, .allocated = 1 };
+	status_vector status;
+	guint32 statement = 0;
+	unsigned char *answer;
+	char *plan = NULL;
+
+	if (!start(attachment, error))
+		return NULL;
+	if (client->allocate(status, &attachment->database, &statement)) {
+		failed(client, status, sql, error);
+		return NULL;
+	}
+	answer = g_malloc0(INFO_SIZE);
+	if (client->prepare(status, &attachment->transaction, &statement, 0, sql, DIALECT, &data) ||
+	    client->sql_info(status, &statement, 1, &item, INFO_SIZE, (char *)answer))
+		failed(client, status, sql, error);
+	else
+		plan = read_plan(answer);
+	g_free(answer);
+	client->free_statement(status, &statement, DSQL_DROP);
+	return plan;
+}
+
+/* ---- Again and again ---- */
+
+bool client_repeat(struct client_attachment *attachment, const char *sql,
+		   bool (*again)(void *context), void *context, char **error)
+{
+	struct sql_data data = { .version = 1, .allocated = 1 };
+	const struct client *client = attachment->client;
+	status_vector status;
+	guint32 statement = 0;
+	bool done;
+
+	if (!start(attachment, error))
+		return false;
+	if (client->allocate(status, &attachment->database, &statement))
+		return failed(client, status, sql, error);
+	done = !client->prepare(status, &attachment->transaction, &statement, 0, sql, DIALECT,
+				&data);
+	while (done && again(context))
+		done = !client->execute(status, &attachment->transaction, &statement, 1, NULL);
+	if (!done)
+		failed(client, status, sql, error);
+	client->free_statement(status, &statement, DSQL_DROP);
+	return done;
 }

@@ -38,6 +38,13 @@ bool client_commit(struct client_attachment *attachment, char **error);
  */
 char *client_query(struct client_attachment *attachment, const char *sql, char **error);
 
+/* The plan of a query, in detail, a step a line; NULL if it failed. */
+char *client_explain(struct client_attachment *attachment, const char *sql, char **error);
+
+/* Prepares a statement without rows once, and executes it as long as again() says so. */
+bool client_repeat(struct client_attachment *attachment, const char *sql,
+		   bool (*again)(void *context), void *context, char **error);
+
 /* Rolls back and detaches; not an error if there is nothing. */
 void client_rollback(struct client_attachment *attachment);
 void client_detach(struct client_attachment *attachment);

@@ -8,6 +8,7 @@
 #include "calibration.h"
 #include "scratch_root.h"
 #include "table.h"
+#include "text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -99,6 +100,30 @@ static void print_json_path(const struct layout_path *path, enum layout_fact fac
 	sink_put(sink, "}");
 }
 
+static void print_json_plan(const struct layout_plan_function *plan, unsigned number,
+			    struct sink *sink)
+{
+	sink_print(sink,
+		   "%s\n    {\"event\": \"%s\", \"start\": %" PRIu64 ", \"end\": %" PRIu64
+		   ", \"register\": %" PRIu32 ", \"offset\": %" PRId32 ", \"slot\": %" PRId32 "}",
+		   number ? "," : "", layout_event_name(plan->event), plan->start, plan->end,
+		   plan->reg, plan->offset, plan->slot);
+}
+
+/* A step has quotes in it, and comes from a file. */
+static void print_json_step(const struct layout_plan_type *type, unsigned number, struct sink *sink)
+{
+	char *valid = g_utf8_make_valid(type->step, -1), *line = text_line(valid);
+	char **parts = g_strsplit(line, "\"", -1), *step = g_strjoinv("\\\"", parts);
+
+	sink_print(sink, "%s\n    {\"type\": %" PRIu64 ", \"step\": \"%s\"}", number ? "," : "",
+		   type->type, step);
+	g_free(step);
+	g_strfreev(parts);
+	g_free(line);
+	g_free(valid);
+}
+
 static void print_json(const struct layout *layout, struct sink *sink)
 {
 	char *engine = g_strescape(layout->engine, NULL);
@@ -111,15 +136,11 @@ static void print_json(const struct layout *layout, struct sink *sink)
 	for (enum layout_fact fact = 0; fact < LAYOUT_FACTS; fact++)
 		print_json_path(&layout->path[fact], fact, sink);
 	sink_put(sink, "\n  },\n  \"plan\": [");
-	for (unsigned i = 0; i < layout->plan_functions; i++) {
-		const struct layout_plan_function *plan = &layout->plan[i];
-
-		sink_print(sink,
-			   "%s\n    {\"event\": \"%s\", \"start\": %" PRIu64 ", \"end\": %" PRIu64
-			   ", \"register\": %u}",
-			   i ? "," : "", plan->event == LAYOUT_PLAN_OPEN ? "open" : "fetch",
-			   plan->start, plan->end, plan->reg);
-	}
+	for (unsigned i = 0; i < layout->plan_functions; i++)
+		print_json_plan(&layout->plan[i], i, sink);
+	sink_put(sink, "],\n  \"steps\": [");
+	for (unsigned i = 0; i < layout->plan_types; i++)
+		print_json_step(&layout->type[i], i, sink);
 	sink_put(sink, "]\n}\n");
 }
 

@@ -36,6 +36,9 @@ PASSWORD = 'only-for-tests'
 PATIENCE = 120.0
 
 
+# In a root: Debian's Firebird takes the paths that are built into it, unless it believes that it is being built.
+BOOT_BUILD = '.boot-build'
+
 # Firebird roots ----------------------------------------------------------------------------------
 
 def engine_of(runtime: Path) -> Path:
@@ -56,6 +59,8 @@ def make_root(directory: Path, runtime: Path = FIREBIRD, **conf: str) -> Path:
             (directory / entry.name).symlink_to(entry)
     (directory / 'plugins.conf').write_bytes((runtime / 'plugins.conf').read_bytes())
     (directory / 'databases.conf').write_text('')
+    if runtime.name.startswith('debian'):
+        (directory / BOOT_BUILD).touch()
     (directory / 'lock').mkdir()
     (directory / 'tmp').mkdir()
     conf.setdefault('Providers', f'Remote,{provider_of(runtime)}')
@@ -84,6 +89,8 @@ def environment(root: Path | None = None, *, preload: Path | None = None, log_di
         env['LD_LIBRARY_PATH'] = str(root)
         env['FIREBIRD_LOCK'] = str(root / 'lock')
         env['FIREBIRD_TMP'] = str(root / 'tmp')
+        if (root / BOOT_BUILD).exists():
+            env['FIREBIRD_BOOT_BUILD'] = '1'
     if preload is not None:
         env['LD_PRELOAD'] = str(preload)
     if log_dir is not None:

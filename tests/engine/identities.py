@@ -25,6 +25,7 @@ def _spin(rounds: int) -> list[str]:
 class Identity:
     tag: int
     rounds: int = 2000
+    work: int = 1  # so much more in each routine; by itself a few microseconds
 
     def __post_init__(self):
         tag = self.tag
@@ -32,20 +33,21 @@ class Identity:
         self.lines: dict[str, set[int]] = {}
         declare = 'declare i integer = 0;'
         self._add('F', f'create or alter function f{tag}(n integer) returns integer as {declare}',
-                  [*_spin(3), '  return n; --end', 'end'])
+                  [*_spin(3 * self.work), '  return n; --end', 'end'])
         self._add('P', f'create or alter procedure p{tag}(n integer) returns (m integer) as {declare}',
-                  [*_spin(40), '  m = n; --end', 'end'])
+                  [*_spin(40 * self.work), '  m = n; --end', 'end'])
         self._add('T', f'create or alter trigger t{tag} for tab{tag} before insert as {declare} declare n integer = 0;',
-                  [*_spin(20), 'end'])
+                  [*_spin(20 * self.work), 'end'])
         recursive = self._add('R', f'create or alter procedure r{tag}(n integer) returns (m integer) as {declare}',
-                              [*_spin(5), f'  if (n < 20) then --if', f'    execute procedure r{tag}(n) returning_values m;--call',
+                              [*_spin(5 * self.work), f'  if (n < 20) then --if', f'    execute procedure r{tag}(n) returning_values m;--call',
                                'end'])
         self.block, marks = _padded(tag, f'execute block as /* tag {tag} */ {declare} declare n integer = 0;', [
             'begin --begin', f'  while (i < {self.rounds}) do --loop', '  begin --inner', '    i = i + 1; --step',
             f'    execute procedure p{tag}(i) returning_values n; --P', f'    n = f{tag}(n); --F',
             f'    insert into tab{tag} values (:i); --T', f'    if (mod(i, 20) = 0) then --if',
             f'      execute procedure r{tag}(0) returning_values n; --R',
-            '  end', f'  delete from tab{tag}; --delete', 'end'])
+            '  end', f'  delete from tab{tag}; --delete',
+            "  if (rdb$get_context('USER_SESSION', 'FAIL') is not null) then --failing?", '    n = 1 / (i - i); --fail', 'end'])
         self.lines['block'] = {0, 1, *marks.values()}
         # From where each may be called.
         self.calls = {f'{letter}{tag}': {('block', marks[letter])} for letter in ROUTINES}

@@ -1,8 +1,9 @@
-"""Positions read out of real engines: embedded, Super and Classic; none is ever wrong."""
+"""Positions read out of real engines, embedded, Super and Classic, 5.0, 4.0 and 3.0: none is ever wrong."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -19,8 +20,8 @@ POSITIONS = Path(os.environ.get('FBPROF_OBJ') or env.REPOSITORY / 'build/obj').r
 class Looking:
     """fbprof-positions at work, up to stop()."""
 
-    def __init__(self, pid: int, layouts: Path, interval_us: int):
-        self.process = subprocess.Popen([POSITIONS, str(pid), str(env.PATIENCE), str(interval_us)],
+    def __init__(self, pid: int, layouts: Path, interval_us: int, seconds: float = env.PATIENCE):
+        self.process = subprocess.Popen([POSITIONS, str(pid), str(seconds), str(interval_us)],
                                         env=env.environment(FBPROF_CACHE=str(layouts)), text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         first = self.process.stdout.readline()
@@ -50,8 +51,8 @@ def finish(isql: subprocess.Popen) -> None:
     assert isql.returncode == 0, out
 
 
-def make_identities(root: Path, target: str, count: int) -> list[identities.Identity]:
-    made = [identities.Identity(tag) for tag in range(1, count + 1)]
+def make_identities(root: Path, target: str, count: int, work: int = 1) -> list[identities.Identity]:
+    made = [identities.Identity(tag, work=work) for tag in range(1, count + 1)]
     finish(start_isql(root, target, ''.join(identity.setup_script() for identity in made)))
     return made
 
@@ -63,22 +64,36 @@ def check_totals(seen: identities.Seen, samples, tags: int) -> None:
     assert all(samples[tag] > 50 for tag in range(1, tags + 1)), samples
 
 
-def test_embedded(scratch, root, layouts):
+# All in each way, but not each in all.
+WAYS = ['5.0.4 embedded', '5.0.4 Super', '5.0.4 Classic', '4.0.7 Super', '3.0.14 Classic', 'debian-3.0 Super']
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_tells_the_truth(scratch, calibrated, way):
+    version, mode = way.split()
+    calibration = calibrated(version)
+    if mode == 'embedded':
+        check_embedded(scratch, calibration)
+    else:
+        check_server(scratch, calibration, mode)
+
+
+def check_embedded(scratch: Path, calibration) -> None:
+    root = env.make_root(scratch / 'root', calibration.runtime)
     database = str(scratch / 'own.fdb')
     env.isql(root, f"create database '{database}';")
     identity, = make_identities(root, database, 1)
     isql = start_isql(root, database, 'select 1 from rdb$database;\n')
     env.wait_until(lambda: 'libEngine' in ''.join(env.mappings(isql.pid)), 'the engine is loaded')
-    looking = Looking(isql.pid, layouts, 100)
+    looking = Looking(isql.pid, calibration.cache, 100)
     isql.stdin.write(identity.work_script(20))
     finish(isql)
     seen = looking.stop()
     check_totals(seen, identities.check(seen, [identity]), 1)
 
 
-@pytest.mark.parametrize('mode', ['Super', 'Classic'])
-def test_server(scratch, layouts, mode):
-    with env.Server(scratch / 'server', mode) as server:
+def check_server(scratch: Path, calibration, mode: str) -> None:
+    with env.Server(scratch / 'server', mode, runtime=calibration.runtime) as server:
         target = server.dsn(scratch / 'own.fdb')
         env.isql(server.root, f"create database '{scratch / 'own.fdb'}';")
         made = make_identities(server.root, target, 6)
@@ -87,10 +102,51 @@ def test_server(scratch, layouts, mode):
             stack.callback(finish, stay)
             env.wait_until(lambda: any('libEngine' in ''.join(env.mappings(pid)) for pid in server.pids()),
                            'the engine is loaded')
-            looking = Looking(server.pid, layouts, 100)
+            looking = Looking(server.pid, calibration.cache, 100)
             works = [start_isql(server.root, target, identity.work_script(4)) for identity in made]
             for work in works:
                 finish(work)
             seen = looking.stop()
         check_totals(seen, identities.check(seen, made), 6)
         server.check_log()
+
+
+LONG = os.environ.get('FBPROF_LONG_TESTS') == '1'
+ATTACHMENTS = 32
+
+
+def kill_clients(root: Path, target: str, identity: identities.Identity, deadline: float) -> None:
+    """Clients that go without a word, in the middle of their work."""
+    while time.monotonic() < deadline:
+        isql = start_isql(root, target, identity.work_script(1))
+        time.sleep(0.3)
+        isql.kill()
+        isql.communicate()
+
+
+def test_unrest(scratch, root, calibrated):
+    """Attachments come, go, fail, change their routines, kill one another's statements and are killed, while they are
+    looked at every 100 µs. FBPROF_LONG_TESTS=1: for 10 minutes."""
+    seconds = 600 if LONG else 8
+    with env.Server(scratch / 'server') as server:
+        target = server.dsn(scratch / 'own.fdb')
+        env.isql(server.root, f"create database '{scratch / 'own.fdb'}';")
+        made = make_identities(server.root, target, ATTACHMENTS + 1, work=10)
+        stay = start_isql(server.root, target, 'select 1 from rdb$database;\n')
+        env.wait_until(lambda: 'libEngine' in ''.join(env.mappings(server.pid)), 'the engine is loaded')
+        looking = Looking(server.pid, calibrated('5.0.4').cache, 100, seconds + env.PATIENCE)
+        unrest = subprocess.Popen(env.python_program('unrest.py', target, ATTACHMENTS, seconds), stdout=subprocess.PIPE,
+                                  env=env.environment(root), text=True)
+        kill_clients(server.root, target, made[-1], time.monotonic() + seconds)
+        out, _ = unrest.communicate(timeout=env.PATIENCE)
+        seen = looking.stop()
+        assert server.process.poll() is None, env.firebird_log(server.root)
+        finish(stay)
+        server.check_log()
+    done = json.loads(out)
+    print(done, seen.totals)
+    assert all(done[what] > 0 for what in ('attached', 'work', 'failed', 'ddl', 'kill', 'work failed')), done
+    samples = identities.check(seen, made)
+    assert samples['rootless'] < 0.005 * seen.totals['busy'], samples
+    assert seen.totals['torn'] < 0.01 * seen.totals['busy'], seen.totals
+    assert all(samples[tag] > 0 for tag in range(1, ATTACHMENTS + 2)), samples

@@ -1,6 +1,6 @@
 """plans.py DATABASE [PLAN SECONDS OPTIONS]: executes a statement with a plan of several steps over and over.
 
-Without PLAN it only creates what the statements need. OPTIONS are the session's; "off": none. First prints the id of the
+Without PLAN it only creates what the statements need; with "create", the database, too. OPTIONS are the session's; "off": none. First prints the id of the
 thread that executes, at the end JSON: how often it was executed. SECONDS "asked": until its input ends, and at each line
 of that it prints the count so far.
 """
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from client import Client, connect, execute_script, program
+from client import Client, connect, create, execute_script, program
 
 SETUP = """
 create table a (id integer not null primary key, b integer, c varchar(20))
@@ -59,7 +59,9 @@ PLANS = {
 
 
 def main(database, plan=None, seconds='0', options='off'):
-    if plan is None:
+    if plan == 'create':
+        create(database)
+    if plan in (None, 'create'):
         connection = connect(database)
         execute_script(connection, SETUP)
         connection.close()
