@@ -138,7 +138,8 @@ def passive_shares(scratch, shop, root, layouts, attempt):
     with subprocess.Popen([root / 'bin/isql-fb', '-q', '-bail', '-ch', 'utf8', '-i', script],
                           env=env.environment(root), stdout=subprocess.DEVNULL) as isql:
         env.wait_until(lambda: any('libfbclient' in line for line in env.mappings(isql.pid)), 'isql is loaded')
-        log = finished(record(isql.pid, scratch / f'passive-{attempt}', layouts))
+        # Without stops for record sources: on a busy machine they last, and longer where plans are deep.
+        log = finished(record(isql.pid, scratch / f'passive-{attempt}', layouts, '--plan-rate', 0))
     assert isql.returncode == 0
     return shares(log)
 
@@ -168,6 +169,17 @@ def test_shares_are_those_of_measured_mode(scratch, shop, root, profiler, layout
 
 # Servers -----------------------------------------------------------------------------------------
 
+def keep_reading(client: env.Endless, seconds: float) -> None:
+    """A client of rows is at work only as long as somebody reads what it prints."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        client.seen(0)
+
+
+def await_session(log_dir: Path) -> None:
+    env.wait_until(lambda: env.logs(log_dir) and table(env.logs(log_dir)[0], 'sessions'), 'a session')
+
+
 @contextlib.contextmanager
 def two_clients(server, database, root):
     """One is in a loop of one line for ever, one fetches rows of a block."""
@@ -182,9 +194,7 @@ def test_server_from_outside(scratch, database, root, layouts, mode):
     with env.Server(scratch / 'server', mode) as server:
         recorder = record(server.pid, scratch / 'log', layouts)
         with two_clients(server, database, root) as (first, second):
-            second.seen(2000)
-            time.sleep(1)
-            second.seen(3000)
+            keep_reading(second, 1.5)
             recorder.send_signal(signal.SIGINT)
             log = finished(recorder)
         server.check_log()
@@ -208,6 +218,7 @@ def test_process_that_ends(scratch, database, root, layouts):
     """The recording ends with it, and so do its sessions."""
     with env.Endless(database, 'busy', 'off', root=root) as client:
         recorder = record(client.executor, scratch / 'log', layouts)
+        await_session(scratch / 'log')
         time.sleep(0.5)
         os.kill(client.executor, signal.SIGKILL)
         log = finished(recorder)
@@ -220,7 +231,7 @@ def test_killed_recorder(scratch, database, root, layouts):
     """What had been sampled is in the log; the server goes on."""
     with env.Endless(database, 'joins', 'off', root=root) as client:
         recorder = record(client.executor, scratch / 'log', layouts)
-        env.wait_until(lambda: env.logs(scratch / 'log') and table(env.logs(scratch / 'log')[0], 'sessions'), 'a session')
+        await_session(scratch / 'log')
         time.sleep(0.5)
         recorder.kill()
         recorder.communicate()
@@ -278,7 +289,7 @@ def test_in_process(scratch, database, root, profiler, layouts, mode):
             client.start_session('beside it', 'MODE=COARSE')
             client.run('select count(*) from num')
             client.finish_session()
-            second.seen(second.seen(1) + 2000)
+            keep_reading(second, 0.5)
             assert fbprof('passive', 'off', '--pid', pid).stdout == 'off\n'
             assert [trace for trace in traces(pid) if trace.endswith('.fbprof')] == []
             thread, = [thread for thread, name in env.threads(pid).items() if name == 'fbprof-passive']
