@@ -29,7 +29,7 @@
 #define SPARE	    8  /* of these, such as are not in the chain, but lately were */
 #define HASTY_SPARE 2
 #define LIKELY	    2 /* levels of the chain that are likely to be the head, which are read thrice */
-#define SPAN_SIZE   1536
+#define SPAN_SIZE   1024
 
 /* Most time that a look may take where ids don't tell starts, in ns a piece: several times the usual. */
 #define PIECE_TIME 1000

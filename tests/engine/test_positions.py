@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import firebird_env as env
-import identities
+import telltale
 
 POSITIONS = Path(os.environ.get('FBPROF_OBJ') or env.REPOSITORY / 'build/obj').resolve() / 'fbprof-positions'
 
@@ -27,10 +27,10 @@ class Looking:
         first = self.process.stdout.readline()
         assert first == 'looking\n', self.process.communicate()[1]
 
-    def stop(self) -> identities.Seen:
+    def stop(self) -> telltale.Seen:
         out, error = self.process.communicate()
         assert self.process.returncode == 0, error
-        return identities.parse(out)
+        return telltale.parse(out)
 
 
 def start_isql(root: Path, target: str, script: str) -> subprocess.Popen:
@@ -51,13 +51,13 @@ def finish(isql: subprocess.Popen) -> None:
     assert isql.returncode == 0, out
 
 
-def make_identities(root: Path, target: str, count: int, work: int = 1) -> list[identities.Identity]:
-    made = [identities.Identity(tag, work=work) for tag in range(1, count + 1)]
+def make_identities(root: Path, target: str, count: int, work: int = 1) -> list[telltale.Identity]:
+    made = [telltale.Identity(tag, work=work) for tag in range(1, count + 1)]
     finish(start_isql(root, target, ''.join(identity.setup_script() for identity in made)))
     return made
 
 
-def check_totals(seen: identities.Seen, samples, tags: int) -> None:
+def check_totals(seen: telltale.Seen, samples, tags: int) -> None:
     """These routines take a microsecond or two each: more of them is torn than of any real workload."""
     assert seen.totals['torn'] < 0.15 * seen.totals['busy'], seen.totals
     assert samples['rootless'] < 0.005 * seen.totals['busy'], samples
@@ -89,7 +89,7 @@ def check_embedded(scratch: Path, calibration) -> None:
     isql.stdin.write(identity.work_script(20))
     finish(isql)
     seen = looking.stop()
-    check_totals(seen, identities.check(seen, [identity]), 1)
+    check_totals(seen, telltale.check(seen, [identity]), 1)
 
 
 def check_server(scratch: Path, calibration, mode: str) -> None:
@@ -107,7 +107,7 @@ def check_server(scratch: Path, calibration, mode: str) -> None:
             for work in works:
                 finish(work)
             seen = looking.stop()
-        check_totals(seen, identities.check(seen, made), 6)
+        check_totals(seen, telltale.check(seen, made), 6)
         server.check_log()
 
 
@@ -115,7 +115,7 @@ LONG = os.environ.get('FBPROF_LONG_TESTS') == '1'
 ATTACHMENTS = 32
 
 
-def kill_clients(root: Path, target: str, identity: identities.Identity, deadline: float) -> None:
+def kill_clients(root: Path, target: str, identity: telltale.Identity, deadline: float) -> None:
     """Clients that go without a word, in the middle of their work."""
     while time.monotonic() < deadline:
         isql = start_isql(root, target, identity.work_script(1))
@@ -146,7 +146,7 @@ def test_unrest(scratch, root, calibrated):
     done = json.loads(out)
     print(done, seen.totals)
     assert all(done[what] > 0 for what in ('attached', 'work', 'failed', 'ddl', 'kill', 'work failed')), done
-    samples = identities.check(seen, made)
+    samples = telltale.check(seen, made)
     assert samples['rootless'] < 0.005 * seen.totals['busy'], samples
     assert seen.totals['torn'] < 0.01 * seen.totals['busy'], seen.totals
     assert all(samples[tag] > 0 for tag in range(1, ATTACHMENTS + 2)), samples

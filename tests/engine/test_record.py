@@ -19,7 +19,7 @@ import pytest
 
 import firebird_env as env
 
-TRIES = 3
+TRIES = 5
 
 SHOP = env.REPOSITORY / 'demo/shop.sql'
 
@@ -138,29 +138,47 @@ def passive_shares(scratch, shop, root, layouts, attempt):
     with subprocess.Popen([root / 'bin/isql-fb', '-q', '-bail', '-ch', 'utf8', '-i', script],
                           env=env.environment(root), stdout=subprocess.DEVNULL) as isql:
         env.wait_until(lambda: any('libfbclient' in line for line in env.mappings(isql.pid)), 'isql is loaded')
-        log = finished(record(isql.pid, scratch / f'passive-{attempt}', layouts))
+        # Without stops for record sources: on a busy machine they last, and longer where plans are deep.
+        log = finished(record(isql.pid, scratch / f'passive-{attempt}', layouts, '--plan-rate', 0))
     assert isql.returncode == 0
     return shares(log)
 
 
 def test_shares_are_those_of_measured_mode(scratch, shop, root, profiler, layouts):
-    """On the demo's work: each statement, and the hot line that needs no record source, within 3 points."""
+    """On the demo's work: each statement, and the hot line that needs no record source, within 3 points.
+
+    Both are times of a machine that does other things, too: of several tries the means are compared.
+    """
     seen = []
-    for attempt in range(TRIES):
-        statements, lines = measured_shares(scratch, shop, root, profiler, attempt)
-        found_statements, found_lines = passive_shares(scratch, shop, root, layouts, attempt)
-        differences = {name: (round(statements[name], 1), round(found_statements[name], 1))
-                       for name in statements | found_statements
-                       if abs(statements[name] - found_statements[name]) > 3}
-        hot = max((line for line in lines if line[0] == 'INVOICES.CHECKSUM'), key=lines.get)
-        first = statements.most_common(1)[0][0], found_statements.most_common(1)[0][0]
-        if not differences and first[0] == first[1] and abs(lines[hot] - found_lines[hot]) <= 3:
+    measured, passive = Counter(), Counter()
+    for attempt in range(1, TRIES + 1):
+        for sums, found in ((measured, measured_shares(scratch, shop, root, profiler, attempt)),
+                            (passive, passive_shares(scratch, shop, root, layouts, attempt))):
+            for counts in found:
+                sums.update(counts)
+        hot = max((key for key in measured if key[0] == 'INVOICES.CHECKSUM'), key=measured.get)
+        wanted = {key for key in measured | passive if isinstance(key, str)} | {hot}
+        differences = {key: (round(measured[key] / attempt, 1), round(passive[key] / attempt, 1)) for key in wanted
+                       if abs(measured[key] - passive[key]) > 3 * attempt}
+        first = [max((key for key in sums if isinstance(key, str)), key=sums.get) for sums in (measured, passive)]
+        if not differences and first[0] == first[1]:
             return
-        seen.append(f'{first}, {differences}, {hot}: {lines[hot]:.1f} and {found_lines[hot]:.1f}')
-    pytest.fail(f'measured, passive, in {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
+        seen.append(f'{first}, {differences}')
+    pytest.fail(f'means of measured and passive, after 1 to {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
 
 
 # Servers -----------------------------------------------------------------------------------------
+
+def keep_reading(client: env.Endless, seconds: float) -> None:
+    """A client of rows is at work only as long as somebody reads what it prints."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        client.seen(0)
+
+
+def await_session(log_dir: Path) -> None:
+    env.wait_until(lambda: env.logs(log_dir) and table(env.logs(log_dir)[0], 'sessions'), 'a session')
+
 
 @contextlib.contextmanager
 def two_clients(server, database, root):
@@ -176,9 +194,7 @@ def test_server_from_outside(scratch, database, root, layouts, mode):
     with env.Server(scratch / 'server', mode) as server:
         recorder = record(server.pid, scratch / 'log', layouts)
         with two_clients(server, database, root) as (first, second):
-            second.seen(2000)
-            time.sleep(1)
-            second.seen(3000)
+            keep_reading(second, 1.5)
             recorder.send_signal(signal.SIGINT)
             log = finished(recorder)
         server.check_log()
@@ -202,6 +218,7 @@ def test_process_that_ends(scratch, database, root, layouts):
     """The recording ends with it, and so do its sessions."""
     with env.Endless(database, 'busy', 'off', root=root) as client:
         recorder = record(client.executor, scratch / 'log', layouts)
+        await_session(scratch / 'log')
         time.sleep(0.5)
         os.kill(client.executor, signal.SIGKILL)
         log = finished(recorder)
@@ -214,7 +231,7 @@ def test_killed_recorder(scratch, database, root, layouts):
     """What had been sampled is in the log; the server goes on."""
     with env.Endless(database, 'joins', 'off', root=root) as client:
         recorder = record(client.executor, scratch / 'log', layouts)
-        env.wait_until(lambda: env.logs(scratch / 'log') and table(env.logs(scratch / 'log')[0], 'sessions'), 'a session')
+        await_session(scratch / 'log')
         time.sleep(0.5)
         recorder.kill()
         recorder.communicate()
@@ -227,7 +244,7 @@ def test_killed_recorder(scratch, database, root, layouts):
 def test_nothing_is_taken_for_something_else(scratch, database, root, layouts):
     """At 10 kHz, while statements of other texts take each other's places in memory: each is in its own lines only."""
     with env.Server(scratch / 'server') as server:
-        clients = [subprocess.Popen(env.python_program('identities.py', server.dsn(database), 4, seed),
+        clients = [subprocess.Popen(env.python_program('telling_lines.py', server.dsn(database), 4, seed),
                                     env=env.environment(root), stdout=subprocess.PIPE, text=True) for seed in range(4)]
         with env.Attachment(server.dsn(database), root):  # so that there is an engine all the while
             recorder = record(server.pid, scratch / 'log', layouts, '--interval', 100, '--share', 100)
@@ -272,7 +289,7 @@ def test_in_process(scratch, database, root, profiler, layouts, mode):
             client.start_session('beside it', 'MODE=COARSE')
             client.run('select count(*) from num')
             client.finish_session()
-            second.seen(second.seen(1) + 2000)
+            keep_reading(second, 0.5)
             assert fbprof('passive', 'off', '--pid', pid).stdout == 'off\n'
             assert [trace for trace in traces(pid) if trace.endswith('.fbprof')] == []
             thread, = [thread for thread, name in env.threads(pid).items() if name == 'fbprof-passive']

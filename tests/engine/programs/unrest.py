@@ -1,4 +1,4 @@
-"""unrest.py DSN COUNT SECONDS: that many attachments, each with a tag of its own (identities.py), which keep attaching,
+"""unrest.py DSN COUNT SECONDS: that many attachments, each with a tag of its own (telltale.py), which keep attaching,
 detaching, changing their routines, failing, and killing one another's statements. Prints how often what was done.
 
 Not attachments: killed at such a rate, 5.0.4 hangs, or aborts at a mutex, whether anyone looks at it or not.
@@ -12,7 +12,7 @@ import time
 from collections import Counter
 
 import client
-import identities
+import telltale
 from firebird.driver import DatabaseError
 
 ROUNDS, WORK = 20, 10
@@ -29,7 +29,7 @@ class Unrest(threading.Thread):
         super().__init__()
         self.dsn, self.deadline = dsn, deadline
         self.random = random.Random(tag)
-        self.identity = identities.Identity(tag, ROUNDS, WORK)
+        self.identity = telltale.Identity(tag, ROUNDS, WORK)
         self.done = Counter()
 
     def run(self) -> None:
