@@ -59,13 +59,14 @@ static char *describe(const struct progress *progress)
 static void show_progress(const struct progress *progress)
 {
 	const struct recorder_totals *totals = recording_totals(progress->recording);
+	unsigned processes = recording_processes(progress->recording);
 	char *text;
 
 	if (!isatty(STDERR_FILENO))
 		return;
 	text = describe(progress);
-	fprintf(stderr, "\r\033[K%s; %u processes, %" PRIu32 " threads at work. Ctrl-C ends it",
-		text, recording_processes(progress->recording), totals->busy);
+	fprintf(stderr, "\r\033[K%s; now %" PRIu32 " at work, in %u process%s. Ctrl-C ends it",
+		text, totals->busy, processes, processes == 1 ? "" : "es");
 	fflush(stderr);
 	g_free(text);
 }
@@ -107,10 +108,12 @@ static enum command_status record(const struct recording_options *options, const
 	progress.cpu_start = recording_cpu_time();
 	end = duration > 0 ? progress.start + (uint64_t)(duration * NS_PER_SECOND) : UINT64_MAX;
 	catch_signals();
-	do {
-		show_progress(&progress);
+	for (;;) {
 		until = MIN(end, recording_now() + PROGRESS_INTERVAL);
-	} while (recording_run(progress.recording, until, &stop) && !stop && until < end);
+		if (!recording_run(progress.recording, until, &stop) || stop || until >= end)
+			break;
+		show_progress(&progress);
+	}
 	wipe_progress();
 	printed = print_result(&progress);
 	status = recording_status(progress.recording);

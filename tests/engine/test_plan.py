@@ -18,14 +18,6 @@ PROGRAMS = Path(os.environ.get('FBPROF_OBJ') or env.REPOSITORY / 'build/obj') / 
 
 
 @pytest.fixture(scope='module')
-def cache(session_scratch) -> Path:
-    """A directory with the engine's layout."""
-    directory = session_scratch / 'cache'
-    env.run([env.FBPROF, 'calibrate', '--quiet', ENGINE], env.environment(FBPROF_CACHE=str(directory)))
-    return directory
-
-
-@pytest.fixture(scope='module')
 def plans(session_scratch, base_database) -> Path:
     database = Path(shutil.copy(base_database, session_scratch / 'plans.fdb'))
     env.run_program('plans.py', database, root=env.make_root(session_scratch / 'plans-root'))
@@ -70,9 +62,9 @@ def passive_chains(database, root, cache, plan, seconds, way, hz='250', engine=E
 
 @pytest.mark.parametrize('plan, way', [('join', 'stop'), ('subqueries', 'stop'), ('window', 'stop'), ('recursive', 'stop'),
                                        ('calls', 'stop'), ('calls', 'events'), ('cursor', 'events')])
-def test_chains_are_those_of_a_session(scratch, plans, root, profiler, cache, plan, way):
+def test_chains_are_those_of_a_session(scratch, plans, root, profiler, layouts, plan, way):
     session = session_chains(scratch, plans, root, profiler, plan, 1)
-    passive, last = passive_chains(plans, root, cache, plan, 1.5, way)
+    passive, last = passive_chains(plans, root, layouts, plan, 1.5, way)
     assert sum(passive.values()) > 40, last
     shown = '\n'.join(f'{passive[chain]:6} {session[chain]:6} {chain}' for chain in sorted({*passive, *session}))
     assert set(passive) <= set(session), shown

@@ -227,7 +227,7 @@ def test_killed_recorder(scratch, database, root, layouts):
 def test_nothing_is_taken_for_something_else(scratch, database, root, layouts):
     """At 10 kHz, while statements of other texts take each other's places in memory: each is in its own lines only."""
     with env.Server(scratch / 'server') as server:
-        clients = [subprocess.Popen(env.python_program('identities.py', server.dsn(database), 4, seed),
+        clients = [subprocess.Popen(env.python_program('telling_lines.py', server.dsn(database), 4, seed),
                                     env=env.environment(root), stdout=subprocess.PIPE, text=True) for seed in range(4)]
         with env.Attachment(server.dsn(database), root):  # so that there is an engine all the while
             recorder = record(server.pid, scratch / 'log', layouts, '--interval', 100, '--share', 100)

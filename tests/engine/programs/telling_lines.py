@@ -1,4 +1,4 @@
-"""identities.py DATABASE SECONDS SEED: statements whose line of work tells who they are, in and out of many attachments.
+"""telling_lines.py DATABASE SECONDS SEED: statements whose line of work tells who they are, in and out of many attachments.
 
 A block's text says in which line it works, and so does a procedure's name. They are prepared, executed and freed
 again, so that others take their places in memory; procedures are altered, statements fail, attachments come and go.
