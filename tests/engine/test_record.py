@@ -19,7 +19,7 @@ import pytest
 
 import firebird_env as env
 
-TRIES = 3
+TRIES = 5
 
 SHOP = env.REPOSITORY / 'demo/shop.sql'
 
@@ -144,20 +144,26 @@ def passive_shares(scratch, shop, root, layouts, attempt):
 
 
 def test_shares_are_those_of_measured_mode(scratch, shop, root, profiler, layouts):
-    """On the demo's work: each statement, and the hot line that needs no record source, within 3 points."""
+    """On the demo's work: each statement, and the hot line that needs no record source, within 3 points.
+
+    Both are times of a machine that does other things, too: of several tries the means are compared.
+    """
     seen = []
-    for attempt in range(TRIES):
-        statements, lines = measured_shares(scratch, shop, root, profiler, attempt)
-        found_statements, found_lines = passive_shares(scratch, shop, root, layouts, attempt)
-        differences = {name: (round(statements[name], 1), round(found_statements[name], 1))
-                       for name in statements | found_statements
-                       if abs(statements[name] - found_statements[name]) > 3}
-        hot = max((line for line in lines if line[0] == 'INVOICES.CHECKSUM'), key=lines.get)
-        first = statements.most_common(1)[0][0], found_statements.most_common(1)[0][0]
-        if not differences and first[0] == first[1] and abs(lines[hot] - found_lines[hot]) <= 3:
+    measured, passive = Counter(), Counter()
+    for attempt in range(1, TRIES + 1):
+        for sums, found in ((measured, measured_shares(scratch, shop, root, profiler, attempt)),
+                            (passive, passive_shares(scratch, shop, root, layouts, attempt))):
+            for counts in found:
+                sums.update(counts)
+        hot = max((key for key in measured if key[0] == 'INVOICES.CHECKSUM'), key=measured.get)
+        wanted = {key for key in measured | passive if isinstance(key, str)} | {hot}
+        differences = {key: (round(measured[key] / attempt, 1), round(passive[key] / attempt, 1)) for key in wanted
+                       if abs(measured[key] - passive[key]) > 3 * attempt}
+        first = [max((key for key in sums if isinstance(key, str)), key=sums.get) for sums in (measured, passive)]
+        if not differences and first[0] == first[1]:
             return
-        seen.append(f'{first}, {differences}, {hot}: {lines[hot]:.1f} and {found_lines[hot]:.1f}')
-    pytest.fail(f'measured, passive, in {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
+        seen.append(f'{first}, {differences}')
+    pytest.fail(f'means of measured and passive, after 1 to {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
 
 
 # Servers -----------------------------------------------------------------------------------------
