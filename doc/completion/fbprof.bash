@@ -71,10 +71,10 @@ _fbprof_record() {
 	--sql-text)
 		_fbprof_words 'full hash off' "$1"
 		;;
-	-d | --duration | -i | --interval | --share)
+	-d | --duration | -i | --interval | --share | --plan-rate)
 		;;
 	*)
-		_fbprof_words '--pid --duration --output --interval --share --sql-text --layouts --help --version' "$1"
+		_fbprof_words '--pid --duration --output --interval --share --plan-rate --sql-text --layouts --help --version' "$1"
 		;;
 	esac
 }
@@ -83,12 +83,12 @@ _fbprof_top() {
 	case $2 in
 	-d | --delay)
 		;;
-	-p | --pid | --layouts | --sql-text | -i | --interval | --share)
+	-p | --pid | --layouts | --sql-text | -i | --interval | --share | --plan-rate)
 		_fbprof_record "$1" "$2"
 		;;
 	*)
 		if [[ $1 == -* ]]; then
-			_fbprof_words '--pid --delay --once --interval --share --sql-text --layouts --help --version' "$1"
+			_fbprof_words '--pid --delay --once --interval --share --plan-rate --sql-text --layouts --help --version' "$1"
 		else
 			_fbprof_logs "$1"
 		fi
