@@ -1,7 +1,7 @@
 """unrest.py DSN COUNT SECONDS: that many attachments, each with a tag of its own (telltale.py), which keep attaching,
 detaching, changing their routines, failing, and killing one another's statements. Prints how often what was done.
 
-Not attachments: killed at such a rate, 5.0.4 hangs, or aborts at a mutex, whether anyone looks at it or not.
+Not attachments: killed at such a rate, 5.0.4 aborted at a mutex, and hung in a run with nobody looking.
 """
 
 import json
