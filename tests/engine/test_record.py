@@ -176,6 +176,16 @@ def keep_reading(client: env.Endless, seconds: float) -> None:
         client.seen(0)
 
 
+def read_until_seen(client: env.Endless, log_dir: Path) -> None:
+    """Until its attachment has a session in one of the logs."""
+    def seen() -> bool:
+        keep_reading(client, 0.2)
+        return any(row['attachment_id'] == str(client.attachment_id) for log in env.logs(log_dir)
+                   for row in table(log, 'sessions'))
+
+    env.wait_until(seen, f'a session of attachment {client.attachment_id}')
+
+
 def await_session(log_dir: Path) -> None:
     env.wait_until(lambda: env.logs(log_dir) and table(env.logs(log_dir)[0], 'sessions'), 'a session')
 
@@ -289,7 +299,7 @@ def test_in_process(scratch, database, root, profiler, layouts, mode):
             client.start_session('beside it', 'MODE=COARSE')
             client.run('select count(*) from num')
             client.finish_session()
-            keep_reading(second, 0.5)
+            read_until_seen(second, server.log_dir)
             assert fbprof('passive', 'off', '--pid', pid).stdout == 'off\n'
             assert [trace for trace in traces(pid) if trace.endswith('.fbprof')] == []
             thread, = [thread for thread, name in env.threads(pid).items() if name == 'fbprof-passive']

@@ -65,7 +65,8 @@ class Unrest(threading.Thread):
             self.done[what] += 1
         except DatabaseError:
             self.done['failed' if what == 'fail' else f'{what} failed'] += 1
-            connection.rollback()
+            if connection.main_transaction.is_active():  # or it was cancelled before it had begun
+                connection.rollback()
 
 
 def main(dsn, count, seconds):
