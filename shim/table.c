@@ -27,8 +27,7 @@ static struct table_slot *find(const struct table *table, int64_t id)
 
 bool table_init(struct table *table)
 {
-	table->room = 16;
-	table->count = 0;
+	*table = (struct table){ .room = 16 };
 	table->slots = calloc(table->room, sizeof(*table->slots));
 	return table->slots != NULL;
 }
@@ -60,14 +59,20 @@ bool table_put(struct table *table, int64_t id, void *value)
 	slot = find(table, id);
 	if (!slot->value)
 		table->count++;
-	slot->id = id;
-	slot->value = value;
+	slot->id = table->last_id = id;
+	slot->value = table->last = value;
 	return true;
 }
 
-void *table_get(const struct table *table, int64_t id)
+void *table_find(struct table *table, int64_t id)
 {
-	return find(table, id)->value;
+	void *value = find(table, id)->value;
+
+	if (value) {
+		table->last_id = id;
+		table->last = value;
+	}
+	return value;
 }
 
 void table_remove(struct table *table, int64_t id)
@@ -77,6 +82,8 @@ void table_remove(struct table *table, int64_t id)
 
 	if (!hole->value)
 		return;
+	if (table->last == hole->value)
+		table->last = NULL;
 	table->count--;
 	for (;;) {
 		struct table_slot *slot;
