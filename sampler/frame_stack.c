@@ -45,6 +45,7 @@ struct frame_stack *frame_stack_new(void)
 	stack->own_work_due = 0;
 	stack->cost_unit = 0;
 	stack->cost_mode = 0;
+	stack->cost_detailed = false;
 	atomic_init(&stack->cost, 0);
 	atomic_init(&stack->cpu_time, 0);
 	atomic_init(&stack->thread_id, 0);

@@ -130,6 +130,7 @@ struct frame_stack {
 	int64_t own_work[5]; /* by enum log_event; this and the next one: see clock_exclude() */
 	int32_t own_work_due;
 	uint32_t cost_mode;
+	bool cost_detailed;
 	uint64_t cost_seen; /* of `cost`, the clock has been put back by so much */
 	int64_t first_jump; /* when the clock moved on, first since that was taken notice of */
 	uint64_t jump_cost; /* ns that it was put back since */

@@ -27,8 +27,7 @@ static struct id_table_slot *find(const struct id_table *table, int64_t id)
 
 bool id_table_init(struct id_table *table)
 {
-	table->room = 16;
-	table->count = 0;
+	*table = (struct id_table){ .room = 16 };
 	table->slots = calloc(table->room, sizeof(*table->slots));
 	return table->slots != NULL;
 }
@@ -60,14 +59,20 @@ bool id_table_put(struct id_table *table, int64_t id, void *value)
 	slot = find(table, id);
 	if (!slot->value)
 		table->count++;
-	slot->id = id;
-	slot->value = value;
+	slot->id = table->last_id = id;
+	slot->value = table->last = value;
 	return true;
 }
 
-void *id_table_get(const struct id_table *table, int64_t id)
+void *id_table_find(struct id_table *table, int64_t id)
 {
-	return find(table, id)->value;
+	void *value = find(table, id)->value;
+
+	if (value) {
+		table->last_id = id;
+		table->last = value;
+	}
+	return value;
 }
 
 void id_table_remove(struct id_table *table, int64_t id)
@@ -77,6 +82,8 @@ void id_table_remove(struct id_table *table, int64_t id)
 
 	if (!hole->value)
 		return;
+	if (table->last == hole->value)
+		table->last = NULL;
 	table->count--;
 	for (;;) {
 		struct id_table_slot *slot;

@@ -13,8 +13,11 @@
 #include "../output/log_format.h"
 #include "../sampler/frame_stack.h"
 
-/* Measures the machine anew and sets the stack's event costs.  The executing thread. */
-void event_cost_init(struct frame_stack *stack, enum log_mode mode);
+/*
+ * Measures the machine anew and sets the stack's event costs; `detailed`: requests are told apart.  The
+ * executing thread.
+ */
+void event_cost_init(struct frame_stack *stack, enum log_mode mode, bool detailed);
 
 /* The same, briefly, if it is time to; `now` in ns of any clock. */
 void event_cost_update(struct frame_stack *stack, int64_t now);

@@ -429,7 +429,7 @@ struct fb_profiler_session *session_start(const struct attachment_info *attachme
 		snprintf(error, error_size, "out of memory");
 	} else {
 		set_clock_mode(session);
-		event_cost_init(session->stack, session->options.mode);
+		event_cost_init(session->stack, session->options.mode, session->options.detailed);
 		ready = start_recording(session, attachment, options_text, description,
 					ns_since_1970(timestamp), error, error_size);
 	}
