@@ -351,7 +351,7 @@ static bool measure(tick_clock_system *system, struct rate *rate,
 
 	sleep_until(first.ns + HALF_BASELINE, system);
 	middle = compare(system);
-	sleep_until(first.ns + 2 * HALF_BASELINE, system);
+	sleep_until(middle.ns + HALF_BASELINE, system); /* which may have come late */
 	*last = compare(system);
 	return rate_between(&first, &middle, &halves[0]) &&
 	       rate_between(&middle, last, &halves[1]) && rate_between(&first, last, rate) &&
