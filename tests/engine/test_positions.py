@@ -59,9 +59,9 @@ def make_identities(root: Path, target: str, count: int, work: int = 1) -> list[
 
 def check_totals(seen: telltale.Seen, samples, tags: int) -> None:
     """These routines take a microsecond or two each: more of them is torn than of any real workload."""
-    assert seen.totals['torn'] < 0.15 * seen.totals['busy'], seen.totals
+    assert seen.totals['torn'] < 0.25 * seen.totals['busy'], seen.totals
     assert samples['rootless'] < 0.005 * seen.totals['busy'], samples
-    assert all(samples[tag] > 50 for tag in range(1, tags + 1)), samples
+    assert all(samples[tag] > 20 for tag in range(1, tags + 1)), samples
 
 
 # All in each way, but not each in all.
