@@ -131,9 +131,10 @@ struct frame_stack {
 	int32_t own_work_due;
 	uint32_t cost_mode;
 	bool cost_detailed;
-	uint64_t cost_seen; /* of `cost`, the clock has been put back by so much */
-	int64_t first_jump; /* when the clock moved on, first since that was taken notice of */
-	uint64_t jump_cost; /* ns that it was put back since */
+	int64_t function_cost; /* what a request of a function costs more */
+	uint64_t cost_seen;    /* of `cost`, the clock has been put back by so much */
+	int64_t first_jump;    /* when the clock moved on, first since that was taken notice of */
+	uint64_t jump_cost;    /* ns that it was put back since */
 	_Atomic int64_t next_pair; /* other threads read it */
 
 	/* Which thread it was that ended the idle time, and how deep its stack was: see abandoned.h. */

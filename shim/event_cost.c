@@ -7,26 +7,27 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/*
- * In 1/1024 of the unit, by mode and kind of event.  Measured by tests/bench/costs.py on the official
- * 5.0.4 for x86-64: the difference between profiled and unprofiled statements, in one process and in
- * turn, over the number of events.
- */
-static const int32_t costs[][LOG_EVENTS] = {
-	/* clang-format off */
-	/*                      line   open  fetch  request    row */
-	[LOG_MODE_SAMPLED]  = {  2550,  3700,  3110, 31900, 11000 },
-	[LOG_MODE_COARSE]   = {  1815,  3300,  1980, 33500,  9400 },
-	[LOG_MODE_MEASURED] = {  -860, -2000,  -600, 15000,  4000 },
-	/* clang-format on */
+/* What costs more of itself, beyond the kinds of events that the log knows. */
+enum {
+	COST_FUNCTION =
+		LOG_EVENTS, /* a request of a function, which the engine runs in three steps */
+	COST_DETAILED,	    /* a request that is told apart: its own counters, its record */
+	COSTS
 };
 
 /*
- * What a request costs more if requests are told apart: it has counters of its own, and a record in the
- * log.  From the benchmark's million of procedure calls.  Measured mode sees it.
+ * In 1/1024 of the unit, by mode and kind of event.  Measured by tests/bench/costs.py on the official
+ * 5.0.4 for x86-64: the difference between profiled and unprofiled statements, in one process and in
+ * turn, over the number of events; COST_DETAILED by tests/bench/bench.py, procedure calls.
  */
-static const int32_t costs_detailed
-	[] = { [LOG_MODE_SAMPLED] = 18000, [LOG_MODE_COARSE] = 14500, [LOG_MODE_MEASURED] = 0 };
+static const int32_t costs[][COSTS] = {
+	/* clang-format off */
+	/*                      line   open  fetch  request    row  function  detailed */
+	[LOG_MODE_SAMPLED]  = { 2500,  2100,  3070, 30300, 11000,    40000,    18000 },
+	[LOG_MODE_COARSE]   = { 1820,   900,  1955, 29700,  9400,    34500,    14500 },
+	[LOG_MODE_MEASURED] = { -860, -1900,  -600, 14500,  4000,     4000,        0 },
+	/* clang-format on */
+};
 
 /* Of the unit: so many at once are some 100 times as long as reading the clock. */
 #define UNITS 64
@@ -78,6 +79,11 @@ static uint64_t measure(void)
 /* What a unit takes when nothing disturbs: the least that was seen in this process; 0: none was. */
 static _Atomic uint64_t least_unit;
 
+static int64_t cost_of(const struct frame_stack *stack, unsigned kind, uint64_t unit)
+{
+	return costs[stack->cost_mode][kind] * (int64_t)unit / 1024;
+}
+
 /*
  * A core that is shared with another thread, of this machine or of another guest's, slows down the
  * engine twice as much as it does our piece of work, which needs nothing but the nearest caches: by
@@ -94,10 +100,10 @@ static void set_costs(struct frame_stack *stack)
 	else
 		unit = unit * unit / least;
 	for (unsigned i = 0; i < LOG_EVENTS; i++)
-		stack->event_cost[i] = costs[stack->cost_mode][i] * (int64_t)unit / 1024;
+		stack->event_cost[i] = cost_of(stack, i, unit);
+	stack->function_cost = cost_of(stack, COST_FUNCTION, unit);
 	if (stack->cost_detailed)
-		stack->event_cost[LOG_EVENT_REQUEST] +=
-			costs_detailed[stack->cost_mode] * (int64_t)unit / 1024;
+		stack->event_cost[LOG_EVENT_REQUEST] += cost_of(stack, COST_DETAILED, unit);
 }
 
 static int compare(const void *left, const void *right)

@@ -186,13 +186,20 @@ void on_request_start(struct fb_profiler_session *interface, struct fb_status *s
 		      int64_t caller_request_id, struct fb_timestamp_tz timestamp)
 {
 	struct session *session = session_of(interface);
+	struct frame_stack *stack = session->stack;
+	const struct request *request;
 	int error = errno;
 
 	(void)status;
-	clock_settle(session->stack);
-	frame_stack_add_cost(session->stack, session->stack->event_cost[LOG_EVENT_REQUEST]);
-	if (!request_start(session, statement_id, request_id, caller_statement_id,
-			   caller_request_id, ns_since_1970(timestamp)))
+	clock_settle(stack);
+	request = request_start(session, statement_id, request_id, caller_statement_id,
+				caller_request_id, ns_since_1970(timestamp));
+	if (request)
+		frame_stack_add_cost(stack, stack->event_cost[LOG_EVENT_REQUEST] +
+						    (request->statement->is_function ?
+							     stack->function_cost :
+							     0));
+	else
 		session_step_aside(session);
 	errno = error;
 }

@@ -57,7 +57,8 @@ struct cursor {
 
 struct statement {
 	int64_t id;
-	uint32_t index;	    /* from 1 */
+	uint32_t index; /* from 1 */
+	bool is_function;
 	uint32_t cells;	    /* how many are in use */
 	struct line *lines; /* open addressing, a power of two */
 	uint32_t line_room, line_count;

@@ -103,6 +103,7 @@ bool statement_define(struct session *session, int64_t id, int64_t parent_id, co
 	statement = statement_new(session, id);
 	if (!statement)
 		return false;
+	statement->is_function = type && !strcmp(type, "FUNCTION");
 	if (sql && *sql && session->options.sql_text == SQL_TEXT_FULL)
 		text = put_text(session, sql);
 	else if (sql && *sql && session->options.sql_text == SQL_TEXT_HASH)

@@ -46,7 +46,7 @@ end^
 commit^
 """
 UNIT_SESSIONS = 20  # of which the fastest counts
-EVENTS = "line", "open", "fetch", "request", "row"
+EVENTS = "line", "open", "fetch", "request", "row", "function"
 
 
 def script(statement: str, options: str, rounds: int) -> str:
@@ -73,6 +73,8 @@ def counts(log: Path, session: str) -> list[int]:
     sources = table("record_source_stats", log, session)
     parents = {(row["statement_id"], row["cursor_id"], row["record_source_id"]): row["parent_record_source_id"]
                for row in table("record_sources", log, session)}
+    functions = {row["statement_id"] for row in table("statements", log, session)
+                 if row["statement_type"] == "FUNCTION"}
     fetches = {True: 0, False: 0}
     for row in sources:
         has_parent = bool(parents[row["statement_id"], row["cursor_id"], row["record_source_id"]])
@@ -80,7 +82,8 @@ def counts(log: Path, session: str) -> list[int]:
     return [sum(number(row["counter"]) for row in table("psql_stats", log, session)),
             sum(number(row["open_counter"]) for row in sources), fetches[True],
             sum(number(row["finish_count"]) for row in table("requests", log, session)),
-            fetches[False]]
+            fetches[False], sum(number(row["finish_count"]) for row in table("requests", log, session)
+                                if row["statement_id"] in functions)]
 
 
 def measure(mode: str, workload: str, rounds: int) -> tuple[list[int], float, float]:
