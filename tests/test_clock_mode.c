@@ -7,6 +7,7 @@
 #include "../shim/stock.h"
 #include "fake_stock.h"
 #include "host.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -634,8 +635,6 @@ int main(void)
 	Suite *suite = suite_create("MODE=CLOCK");
 	TCase *clock = tcase_create("clock"), *stock = tcase_create("stock"),
 	      *sessions = tcase_create("sessions");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(clock, set_up_clock, NULL);
 	tcase_add_test(clock, everybody_reads_the_word);
@@ -663,9 +662,5 @@ int main(void)
 	suite_add_tcase(suite, clock);
 	suite_add_tcase(suite, stock);
 	suite_add_tcase(suite, sessions);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

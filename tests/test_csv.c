@@ -16,6 +16,7 @@
 #include "../tools/table.h"
 #include "../tools/text.h"
 #include "log_builder.h"
+#include "run_suite.h"
 
 static struct sink sink;
 static int fd;
@@ -475,8 +476,6 @@ int main(void)
 {
 	Suite *suite = suite_create("csv");
 	TCase *csv = tcase_create("csv"), *text = tcase_create("text");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(csv, setup, teardown);
 	tcase_add_loop_test(csv, quoted_text, 0, G_N_ELEMENTS(quoting));
@@ -498,8 +497,5 @@ int main(void)
 	tcase_add_test(text, aligned_table);
 	suite_add_tcase(suite, text);
 
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

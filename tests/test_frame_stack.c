@@ -7,6 +7,7 @@
 #include "../sampler/sampler.h"
 #include "../sampler/tick_clock.h"
 #include "../shim/clock.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -732,8 +733,6 @@ int main(void)
 {
 	Suite *suite = suite_create("frame stack");
 	TCase *tcase = tcase_create("frame stack");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_set_timeout(tcase, TIMEOUT_SECONDS);
@@ -762,9 +761,5 @@ int main(void)
 	tcase_add_test(tcase, clock_goes_on);
 	suite_add_tcase(suite, tcase);
 
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

@@ -10,6 +10,7 @@
 #include "../shim/clock.h"
 #include "host.h"
 #include "log_image.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -1778,8 +1779,7 @@ static TCase *add_case(Suite *suite, const char *name)
 int main(void)
 {
 	Suite *suite = suite_create("host");
-	int kinds = (int)host_stream_kind_count, failed;
-	SRunner *runner;
+	int kinds = (int)host_stream_kind_count;
 	TCase *tcase;
 
 	tcase = add_case(suite, "counters");
@@ -1834,9 +1834,5 @@ int main(void)
 	tcase_add_loop_test(tcase, stream_text, 0, kinds);
 	tcase_add_test(tcase, wrong_stream_text);
 
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

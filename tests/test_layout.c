@@ -3,6 +3,7 @@
  */
 #include "../passive/layout.h"
 #include "../passive/sha256.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -241,8 +242,6 @@ int main(void)
 {
 	Suite *suite = suite_create("layout");
 	TCase *tcase = tcase_create("layout");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
 	tcase_add_test(tcase, sums);
@@ -254,9 +253,5 @@ int main(void)
 	tcase_add_test(tcase, damaged);
 	tcase_add_test(tcase, incomplete);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

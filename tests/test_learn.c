@@ -3,6 +3,7 @@
  * find what isn't there.
  */
 #include "../passive/learn.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <stddef.h>
@@ -362,8 +363,6 @@ int main(void)
 {
 	Suite *suite = suite_create("learn");
 	TCase *tcase = tcase_create("learn");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tcase, finds_all);
 	tcase_add_test(tcase, verifies);
@@ -371,9 +370,5 @@ int main(void)
 	tcase_add_test(tcase, refuses);
 	tcase_add_test(tcase, without_moments);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

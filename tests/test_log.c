@@ -7,6 +7,7 @@
 #include "../output/log_writer.h"
 #include "../output/varint.h"
 #include "log_image.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -649,9 +650,7 @@ static TCase *add_case(Suite *suite, const char *name)
 int main(void)
 {
 	Suite *suite = suite_create("log");
-	SRunner *runner;
 	TCase *tcase;
-	int failed;
 
 	tcase = add_case(suite, "numbers");
 	tcase_add_test(tcase, crc);
@@ -678,9 +677,5 @@ int main(void)
 	tcase = add_case(suite, "kill");
 	tcase_add_test(tcase, killed);
 
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

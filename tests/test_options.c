@@ -3,6 +3,7 @@
  */
 #include "../sampler/sampler.h"
 #include "../shim/options.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -385,8 +386,6 @@ int main(void)
 {
 	Suite *suite = suite_create("options");
 	TCase *tcase = tcase_create("options");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_add_test(tcase, defaults);
@@ -408,9 +407,5 @@ int main(void)
 	tcase_add_test(tcase, overlong_words);
 	tcase_add_test(tcase, arbitrary_bytes);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

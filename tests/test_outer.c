@@ -2,6 +2,7 @@
  * Statements within statements: the requests of the contexts below come first, in order.
  */
 #include "../passive/outer.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <stddef.h>
@@ -168,8 +169,6 @@ int main(void)
 {
 	Suite *suite = suite_create("outer");
 	TCase *tcase = tcase_create("outer");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_add_test(tcase, all_contexts);
@@ -179,9 +178,5 @@ int main(void)
 	tcase_add_test(tcase, too_many);
 	tcase_add_test(tcase, unknown);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

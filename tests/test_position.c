@@ -6,6 +6,7 @@
 #include "../passive/position.h"
 #include "../passive/process.h"
 #include "passive/engine.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -222,15 +223,10 @@ int main(void)
 {
 	Suite *suite = suite_create("position");
 	TCase *tcase = tcase_create("position");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	make_layout();
 	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, told_as_it_was, 0, WORKLOADS);
 	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

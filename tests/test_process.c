@@ -5,6 +5,7 @@
 #include "../passive/memory.h"
 #include "../passive/process.h"
 #include "passive/engine.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -489,8 +490,6 @@ int main(void)
 {
 	Suite *suite = suite_create("process");
 	TCase *tcase = tcase_create("process");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_set_timeout(tcase, 60);
@@ -504,8 +503,5 @@ int main(void)
 	tcase_add_test(tcase, another_users_process);
 	tcase_add_test(tcase, engine_file_is_gone);
 	suite_add_tcase(suite, tcase);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

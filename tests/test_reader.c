@@ -14,6 +14,7 @@
 #include "../tools/prof_tables.h"
 #include "../tools/report_rows.h"
 #include "log_builder.h"
+#include "run_suite.h"
 
 #define START  1796031881000000000
 #define SECOND 1000000000
@@ -1364,8 +1365,6 @@ int main(void)
 	TCase *reading = tcase_create("reading");
 	TCase *losses = tcase_create("losses");
 	TCase *damage = tcase_create("damage");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(reading, setup, teardown);
 	tcase_add_test(reading, small_log);
@@ -1406,8 +1405,5 @@ int main(void)
 	tcase_add_loop_test(damage, bit_flips, LOG_MODE_SAMPLED, LOG_MODE_MEASURED + 1);
 	suite_add_tcase(suite, damage);
 
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "../passive/recorder.h"
 #include "log_image.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -564,8 +565,6 @@ int main(void)
 {
 	Suite *suite = suite_create("recorder");
 	TCase *tcase = tcase_create("recorder");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, shares);
@@ -580,9 +579,5 @@ int main(void)
 	tcase_add_loop_test(tcase, hidden_texts, SQL_TEXT_HASH, SQL_TEXT_OFF + 1);
 	tcase_add_test(tcase, intervals);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

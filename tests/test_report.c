@@ -12,6 +12,7 @@
 
 #include "../tools/command.h"
 #include "log_builder.h"
+#include "run_suite.h"
 
 #define SECOND 1000000000
 
@@ -283,8 +284,6 @@ int main(void)
 {
 	Suite *suite = suite_create("report");
 	TCase *tcase = tcase_create("report");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	command_init();
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -298,8 +297,5 @@ int main(void)
 	tcase_add_test(tcase, mixed);
 	suite_add_tcase(suite, tcase);
 
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

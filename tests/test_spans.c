@@ -3,6 +3,7 @@
  * nodes call their children in loops, with looks at random moments.
  */
 #include "../shim/spans.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <stdbool.h>
@@ -228,8 +229,6 @@ int main(void)
 {
 	Suite *suite = suite_create("spans");
 	TCase *tcase = tcase_create("spans");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, a_plan, 0, 5);
@@ -237,9 +236,5 @@ int main(void)
 	tcase_add_test(tcase, late_lines);
 	tcase_add_test(tcase, without_room);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

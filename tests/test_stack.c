@@ -3,6 +3,7 @@
  */
 #include "../passive/plan_memory.h"
 #include "../passive/stack.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -167,17 +168,11 @@ int main(void)
 {
 	Suite *suite = suite_create("stack");
 	TCase *all = tcase_create("all");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(all, own_stack);
 	tcase_add_test(all, room_for_few_frames);
 	tcase_add_test(all, stopped_process);
 	tcase_add_test(all, last_place_in_a_plan);
 	suite_add_tcase(suite, all);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

@@ -2,6 +2,7 @@
  * The table of ids against a simple model, with ids as the engine gives them and as it never would.
  */
 #include "../sampler/id_table.h"
+#include "run_suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -142,8 +143,6 @@ int main(void)
 {
 	Suite *suite = suite_create("table");
 	TCase *tcase = tcase_create("table");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_set_timeout(tcase, 300);
@@ -152,9 +151,5 @@ int main(void)
 	tcase_add_loop_test(tcase, random_operations, 0, 10);
 	tcase_add_test(tcase, churn);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "../sampler/tick_clock.h"
+#include "run_suite.h"
 #include "scratch.h"
 
 #include <check.h>
@@ -734,8 +735,6 @@ int main(void)
 {
 	Suite *suite = suite_create("tick clock");
 	TCase *tcase = tcase_create("arithmetic");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_loop_test(tcase, conversion_is_exact, 0, FREQUENCIES);
 	tcase_add_test(tcase, no_overflow_in_200_years);
@@ -775,9 +774,5 @@ int main(void)
 	tcase_add_test(tcase, all_come_first);
 	suite_add_tcase(suite, tcase);
 
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }

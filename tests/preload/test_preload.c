@@ -4,6 +4,8 @@
  * compares what it prints.  Not for sanitizer builds, whose library can't be preloaded.
  */
 #define _GNU_SOURCE
+#include "../run_suite.h"
+
 #include <check.h>
 #include <libgen.h>
 #include <limits.h>
@@ -138,8 +140,6 @@ int main(int argc, char **argv)
 	char self[PATH_MAX];
 	Suite *suite;
 	TCase *tcase;
-	SRunner *runner;
-	int failed;
 
 	(void)argc, (void)argv;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -158,9 +158,5 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(tcase, nothing_changes, 0, PROBES);
 	tcase_add_test(tcase, profiler_is_ours);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suite(suite);
 }
