@@ -421,10 +421,14 @@ START_TEST(from_within)
 }
 END_TEST
 
-/* Ids inside are not ours. */
+/* Ids inside are not ours.  (The leak check, a child of its own, can't come back from there.) */
 START_TEST(pid_namespace)
 {
 	struct process *process;
+
+#ifdef __SANITIZE_ADDRESS__
+	return;
+#endif
 
 	copy_modules();
 	if (unshare(CLONE_NEWPID) != 0)
