@@ -224,6 +224,10 @@ int main(void)
 	Suite *suite = suite_create("position");
 	TCase *tcase = tcase_create("position");
 
+#ifdef __SANITIZE_THREAD__
+	return RUN_SUITE_SKIPPED;
+#endif
+
 	make_layout();
 	tcase_set_timeout(tcase, 300);
 	tcase_add_loop_test(tcase, told_as_it_was, 0, WORKLOADS);

@@ -495,6 +495,10 @@ int main(void)
 	Suite *suite = suite_create("process");
 	TCase *tcase = tcase_create("process");
 
+#ifdef __SANITIZE_THREAD__
+	return RUN_SUITE_SKIPPED;
+#endif
+
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, blocks_of_many_threads, 0, 2);
