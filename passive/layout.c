@@ -19,7 +19,7 @@
 
 #define MAGIC	  "fbprof-layout 1"
 #define FILE_ROOM 16384 /* of a cache file: one with all facts takes 2 KB */
-#define READ_SIZE 65536
+#define READ_SIZE 16384
 
 static const char *const fact_names[LAYOUT_FACTS] = {
 	[LAYOUT_REQUEST] = "request",
@@ -93,7 +93,7 @@ __attribute__((format(printf, 2, 3))) static bool refuse(char error[LAYOUT_ERROR
 
 static bool digest_file(int fd, char identity[LAYOUT_IDENTITY_SIZE])
 {
-	static _Thread_local unsigned char bytes[READ_SIZE];
+	unsigned char bytes[READ_SIZE];
 	struct sha256 sha;
 	ssize_t got;
 
