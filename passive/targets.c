@@ -26,6 +26,7 @@ struct target {
 	pid_t pid;
 	struct process_source *source; /* NULL: it has no engine yet */
 	bool hopeless;		       /* no Firebird, or it can't be recorded */
+	bool was_recorded; /* so if it has no engine, or no memory, it may be about to end */
 	struct target *next;
 };
 
@@ -158,6 +159,7 @@ static void let_go(struct targets *targets, struct target *target)
 	recorder_remove(targets->recorder, process_source_of(target->source));
 	process_source_free(target->source);
 	target->source = NULL;
+	target->was_recorded = true;
 }
 
 static struct target *add_target(struct targets *targets, pid_t pid)
@@ -249,7 +251,7 @@ bool targets_update(struct targets *targets, char error[TARGETS_ERROR_SIZE])
 	}
 	for (struct target *target = targets->targets; target; target = target->next) {
 		if (target->source || target->hopeless || try_process(targets, target, error) ||
-		    !is_alive(target->pid))
+		    target->was_recorded || !is_alive(target->pid))
 			continue;
 		target->hopeless = true;
 		if (target->pid == targets->options.pid)
