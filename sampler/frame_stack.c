@@ -46,7 +46,7 @@ struct frame_stack *frame_stack_new(void)
 	stack->cost_unit = 0;
 	stack->cost_mode = 0;
 	stack->cost_detailed = false;
-	stack->function_cost = 0;
+	stack->function_cost = stack->cell_cost = 0;
 	atomic_init(&stack->cost, 0);
 	atomic_init(&stack->cpu_time, 0);
 	atomic_init(&stack->thread_id, 0);

@@ -131,7 +131,8 @@ struct frame_stack {
 	int32_t own_work_due;
 	uint32_t cost_mode;
 	bool cost_detailed;
-	int64_t function_cost; /* what a request of a function costs more */
+	int64_t function_cost; /* what a request of a function costs more … */
+	int64_t cell_cost;     /* … and one that is told apart for each cell of its own */
 	uint64_t cost_seen;    /* of `cost`, the clock has been put back by so much */
 	int64_t first_jump;    /* when the clock moved on, first since that was taken notice of */
 	uint64_t jump_cost;    /* ns that it was put back since */

@@ -11,21 +11,22 @@
 enum {
 	COST_FUNCTION =
 		LOG_EVENTS, /* a request of a function, which the engine runs in three steps */
-	COST_DETAILED,	    /* a request that is told apart: its own counters, its record */
+	COST_DETAILED,	    /* a request that is told apart: its own counters, its record … */
+	COST_CELL,	    /* … and each of its cells that it looks up */
 	COSTS
 };
 
 /*
  * In 1/1024 of the unit, by mode and kind of event.  Measured by tests/bench/costs.py on the official
  * 5.0.4 for x86-64: the difference between profiled and unprofiled statements, in one process and in
- * turn, over the number of events; COST_DETAILED by tests/bench/bench.py, procedure calls.
+ * turn, over the number of events.
  */
 static const int32_t costs[][COSTS] = {
 	/* clang-format off */
-	/*                      line   open  fetch  request    row  function  detailed */
-	[LOG_MODE_SAMPLED]  = { 2500,  2100,  3070, 30300, 11000,    40000,    18000 },
-	[LOG_MODE_COARSE]   = { 1820,   900,  1955, 29700,  9400,    34500,    14500 },
-	[LOG_MODE_MEASURED] = { -860, -1900,  -600, 14500,  4000,     4000,        0 },
+	/*                      line   open  fetch  request    row  function  detailed  cell */
+	[LOG_MODE_SAMPLED]  = { 2460,  2180,  3040, 31500, 11050,    33000,    15000, 2800 },
+	[LOG_MODE_COARSE]   = { 1850,   530,  1950, 31300,  9800,    31500,    17000, 4500 },
+	[LOG_MODE_MEASURED] = { -1120, -2100, -850, 16000, 3800,    14000,     2400, 1650 },
 	/* clang-format on */
 };
 
@@ -102,8 +103,10 @@ static void set_costs(struct frame_stack *stack)
 	for (unsigned i = 0; i < LOG_EVENTS; i++)
 		stack->event_cost[i] = cost_of(stack, i, unit);
 	stack->function_cost = cost_of(stack, COST_FUNCTION, unit);
-	if (stack->cost_detailed)
+	if (stack->cost_detailed) {
 		stack->event_cost[LOG_EVENT_REQUEST] += cost_of(stack, COST_DETAILED, unit);
+		stack->cell_cost = cost_of(stack, COST_CELL, unit);
+	}
 }
 
 static int compare(const void *left, const void *right)

@@ -54,6 +54,8 @@ uint64_t *request_find_cells(struct session *session, struct request *request,
 		return NULL;
 	}
 	errno = error;
+	if (request->serial)
+		frame_stack_add_cost(session->stack, session->stack->cell_cost);
 	cache->serial = request->serial;
 	cache->cells = cell_at(request->counters, cell);
 	return cache->cells;

@@ -1,15 +1,18 @@
 """Measures what an event costs, for the table in shim/event_cost.c, in 1/1024 of its unit.
 
-Workloads with different numbers of lines, opens, fetches and requests run in one process, profiled and not
-profiled in turn. The cost of a workload is the difference of the shortest times, which are those that the rest of the
-machine disturbed least; likewise the unit. The least squares of all workloads give the cost of each kind of event. For sampled and coarse mode the difference is that of elapsed times; in measured mode that of
-what fbprof reports and of the unprofiled time: what it can't see, less what it sees too much of. At the end, by how much
-each workload's cost is missed.
+Workloads with different numbers of lines, opens, fetches and requests run in one process, profiled and not profiled
+in turn, some of them also with DETAILED_REQUESTS. The cost of a workload is the difference of the shortest times,
+which are those that the rest of the machine disturbed least; likewise the unit. The least squares of all workloads
+give the cost of each kind of event. For sampled and coarse mode the difference is that of elapsed times; in measured
+mode that of what fbprof reports and of the unprofiled time: what it can't see, less what it sees too much of. At the
+end, by how much each workload's cost is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import re
 import sys
 import tempfile
@@ -23,15 +26,27 @@ WORKLOADS = {
                " rows 1000000)",
     "cursor": "execute block as declare i integer = 0; declare x integer; begin for select 1 from rdb$types a"
               " cross join rdb$types b cross join rdb$types c rows 700000 into x do i = i + 1; end",
-    "requests": "execute block as declare i integer = 0; begin while (i < 150000) do begin execute procedure p_nop;"
+    "requests": "execute block as declare i integer = 0; begin while (i < 50000) do begin execute procedure p_nop;"
                 " i = i + 1; end end",
     "opens": "execute block as declare i integer = 0; declare x integer; begin while (i < 100000) do begin"
              " select 1 from rdb$database into x; i = i + 1; end end",
+    "calls": "execute block as declare i integer = 0; begin while (i < 20000) do begin execute procedure p_lines;"
+             " i = i + 1; end end",
     "functions": "execute block as declare i integer = 0; declare x integer; begin while (i < 3000) do begin"
                  " x = f_depth(12); i = i + 1; end end",
 }
 SETUP = """
 create procedure p_nop as begin end^
+create procedure p_lines as
+declare n integer;
+begin
+  n = 1;
+  n = 2;
+  n = 3;
+  n = 4;
+  n = 5;
+  n = 6;
+end^
 create table t (id integer not null primary key, parent integer)^
 commit^
 execute block as declare i integer = 1000; begin while (i < 1100) do begin insert into t values (:i, :i - 1); i = i + 1;
@@ -46,7 +61,8 @@ end^
 commit^
 """
 UNIT_SESSIONS = 20  # of which the fastest counts
-EVENTS = "line", "open", "fetch", "request", "row", "function"
+EVENTS = "line", "open", "fetch", "request", "row", "function", "detailed", "cell"
+RUNS = [(workload, False) for workload in WORKLOADS] + [("requests", True), ("calls", True), ("functions", True)]
 
 
 def script(statement: str, options: str, rounds: int) -> str:
@@ -66,11 +82,15 @@ def number(text: str) -> int:
 
 
 def table(name: str, log: Path, session: str) -> list[dict[str, str]]:
-    return [row for row in protocol.table(name, log) if row["profile_id"] == session]
+    rows = csv.DictReader(io.StringIO(protocol.dump("--table", name, log)))  # millions, of all sessions
+    return [row for row in rows if row["profile_id"] == session]
 
 
-def counts(log: Path, session: str) -> list[int]:
+def counts(log: Path, session: str, detailed: bool) -> list[int]:
+    """The numbers of EVENTS."""
     sources = table("record_source_stats", log, session)
+    lines = table("psql_stats", log, session)
+    requests = table("requests", log, session)
     parents = {(row["statement_id"], row["cursor_id"], row["record_source_id"]): row["parent_record_source_id"]
                for row in table("record_sources", log, session)}
     functions = {row["statement_id"] for row in table("statements", log, session)
@@ -79,20 +99,23 @@ def counts(log: Path, session: str) -> list[int]:
     for row in sources:
         has_parent = bool(parents[row["statement_id"], row["cursor_id"], row["record_source_id"]])
         fetches[has_parent] += number(row["fetch_counter"])
-    return [sum(number(row["counter"]) for row in table("psql_stats", log, session)),
-            sum(number(row["open_counter"]) for row in sources), fetches[True],
-            sum(number(row["finish_count"]) for row in table("requests", log, session)),
-            fetches[False], sum(number(row["finish_count"]) for row in table("requests", log, session)
-                                if row["statement_id"] in functions)]
+    finishes = sum(number(row["finish_count"]) for row in requests)
+    # Opens and fetches of a record source are looked up apart.
+    cells = len(lines) + sum((number(row["open_counter"]) > 0) + (number(row["fetch_counter"]) > 0) for row in sources)
+    return [sum(number(row["counter"]) for row in lines), sum(number(row["open_counter"]) for row in sources),
+            fetches[True], finishes, fetches[False],
+            sum(number(row["finish_count"]) for row in requests if row["statement_id"] in functions),
+            finishes * detailed, cells * detailed]
 
 
-def measure(mode: str, workload: str, rounds: int) -> tuple[list[int], float, float]:
+def measure(mode: str, workload: str, detailed: bool, rounds: int) -> tuple[list[int], float, float]:
     """The numbers of events, what they cost in all, in ns, and the unit, in ns."""
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         (work / "log").mkdir(mode=0o700)
         setup = f"create database '{work}/t.fdb';\nset term ^;\n{SETUP}"
-        output = protocol.run_isql(setup + script(WORKLOADS[workload], f"MODE={mode}", rounds), work, protocol.LIBRARY)
+        options = f"MODE={mode}{', DETAILED_REQUESTS' if detailed else ''}"
+        output = protocol.run_isql(setup + script(WORKLOADS[workload], options, rounds), work, protocol.LIBRARY)
         elapsed = [float(text) * 1e9 for text in re.findall(r"Elapsed time = ([\d.]+) sec", output)]
         log, = (work / "log").iterdir()
         sessions = protocol.table("sessions", log)
@@ -100,12 +123,11 @@ def measure(mode: str, workload: str, rounds: int) -> tuple[list[int], float, fl
         unit_scale = known_costs("COARSE")[0]
         unit = min(number(session["line_cost_ps"]) * 1.024 / unit_scale for session in sessions[rounds:])
         took = profiled
-        for i, session in enumerate(sessions[:rounds]):
-            profile = session["profile_id"]
-            events = counts(log, profile)
-            if mode == "MEASURED":
-                took[i] = 1e9 * protocol.longest_seconds(table("statements", log, profile), table("requests", log, profile))
-        return events, min(took) - min(off), unit
+        if mode == "MEASURED":
+            took = [1e9 * protocol.longest_seconds(*(table(name, log, session["profile_id"])
+                                                     for name in ("statements", "requests")))
+                    for session in sessions[:rounds]]
+        return counts(log, sessions[0]["profile_id"], detailed), min(took) - min(off), unit
 
 
 def known_costs(mode: str) -> list[int]:
@@ -144,7 +166,8 @@ def main() -> None:
     parser.add_argument("--modes", default="SAMPLED,COARSE,MEASURED")
     arguments = parser.parse_args()
     for mode in arguments.modes.split(","):
-        found = {workload: measure(mode, workload, arguments.rounds) for workload in WORKLOADS}
+        found = {workload + " detailed" * detailed: measure(mode, workload, detailed, arguments.rounds)
+                 for workload, detailed in RUNS}
         unit = min(unit for _, _, unit in found.values())
         rows, values = [], []
         for workload, (events, difference, _) in found.items():
