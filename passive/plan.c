@@ -152,7 +152,8 @@ static void read_frames(const struct plan *plan, const struct stack_sample *samp
 		}
 		chain->sources[chain->count++] =
 			(struct plan_source){ .object = object,
-					      .event = plan->layout.plan[found].event };
+					      .event = plan->layout.plan[found].event,
+					      .function = (uint32_t)found };
 	}
 }
 
