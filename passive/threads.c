@@ -21,7 +21,7 @@ struct field {
 struct threads_layout {
 	uint64_t heads[2]; /* glibc's stacks (of pthread_create) and those of others (main) */
 	struct field next, previous, list, id, vector;
-	uint32_t low, high; /* the part of a descriptor that has all of these fields */
+	uint64_t low, high; /* the part of a descriptor that has all of these fields */
 	struct field block, block_address, generation;
 	uint64_t slot;	 /* where the linker tells which module has our id */
 	uint64_t module; /* the module's link_map */
@@ -70,20 +70,21 @@ static uint32_t least(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-static uint32_t most(uint32_t a, uint32_t b)
-{
-	return a > b ? a : b;
-}
-
 /* All fields of a thread are read at once: they must be near enough. */
 static bool measure(struct threads_layout *layout)
 {
-	uint32_t next = layout->list.offset + layout->next.offset;
-	uint32_t previous = layout->list.offset + layout->previous.offset;
+	const uint64_t places[] = { (uint64_t)layout->list.offset + layout->next.offset,
+				    (uint64_t)layout->list.offset + layout->previous.offset,
+				    layout->id.offset, layout->vector.offset };
 
-	layout->low = least(least(next, previous), least(layout->id.offset, layout->vector.offset));
-	layout->high =
-		most(most(next, previous), most(layout->id.offset, layout->vector.offset)) + 8;
+	layout->low = layout->high = places[0];
+	for (unsigned i = 1; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (places[i] < layout->low)
+			layout->low = places[i];
+		if (places[i] > layout->high)
+			layout->high = places[i];
+	}
+	layout->high += sizeof(uint64_t);
 	return layout->high - layout->low <= SPAN_SIZE && layout->id.bits == 32 &&
 	       layout->vector.bits == 64 && layout->block.bits >= 64;
 }
