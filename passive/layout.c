@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define MAGIC	  "fbprof-layout 1"
-#define FILE_ROOM 16384 /* of a cache file: one with all facts takes 2 KB */
+#define FILE_ROOM 16384 /* of a cache file: one with all that there is room for takes 10 KB */
 #define READ_SIZE 16384
 
 static const char *const fact_names[LAYOUT_FACTS] = {
@@ -108,13 +108,24 @@ static bool digest_file(int fd, char identity[LAYOUT_IDENTITY_SIZE])
 	return true;
 }
 
+/* A device may have no end, and a pipe none either as long as nobody writes. */
+static bool is_regular(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 		     char error[LAYOUT_ERROR_SIZE])
 {
-	int fd = open(engine, O_RDONLY | O_CLOEXEC);
-	bool done = fd >= 0 && digest_file(fd, identity);
+	int fd = open(engine, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	bool is_file = fd < 0 || is_regular(fd);
+	bool done = fd >= 0 && is_file && digest_file(fd, identity);
 
-	if (!done)
+	if (!is_file)
+		refuse(error, "%.900s: is no file: name the engine's file, libEngine*.so", engine);
+	else if (!done)
 		refuse(error, "%.900s: cannot be read: %s: name the engine's file, libEngine*.so",
 		       engine, strerror(errno));
 	if (fd >= 0)
@@ -447,10 +458,17 @@ bool layout_load(struct layout *layout, const char *directory, const char *ident
 
 	if (!find_file(directory, identity, path, error))
 		return false;
-	if (access(path, F_OK) != 0)
+	if (access(path, F_OK) != 0) {
+		if (errno == ENOENT || errno == ENOTDIR)
+			return refuse(error,
+				      "%.800s: no layout of this engine: run fbprof calibrate on "
+				      "its file",
+				      path);
 		return refuse(error,
-			      "%.800s: no layout of this engine: run fbprof calibrate on its file",
-			      path);
+			      "%.800s: cannot be read: %s: let this user read it, or set "
+			      "FBPROF_CACHE",
+			      path, strerror(errno));
+	}
 	if (!read_file(path, text, sizeof(text)) || !read_text(layout, text))
 		return refuse(
 			error,
