@@ -82,12 +82,11 @@ struct plan *plan_new(pid_t process, const struct layout *layout, uint64_t engin
 		goto failed;
 	if (!layout->plan_functions || !find_registers(plan)) {
 		snprintf(error, STACK_ERROR_SIZE,
-			 "the layout doesn't tell record sources: run fbprof calibrate anew");
+			 "its layout doesn't tell them: run fbprof calibrate on its file anew");
 		goto failed;
 	}
 	if (!stack_module(plan->unwinder, engine_base, &plan->start, &plan->end)) {
-		snprintf(error, STACK_ERROR_SIZE, "process %d has no engine where it is said to be",
-			 (int)process);
+		snprintf(error, STACK_ERROR_SIZE, "no engine is where it is said to be");
 		goto failed;
 	}
 	return plan;

@@ -17,10 +17,8 @@ static void free_plan(void *context)
 }
 
 bool process_plan_open(const struct process *process, const struct layout *layout,
-		       struct process_plan *plan)
+		       struct process_plan *plan, char error[STACK_ERROR_SIZE])
 {
-	char error[STACK_ERROR_SIZE];
-
 	*plan = (struct process_plan){ .sample = sample, .describe = describe, .free = free_plan };
 	plan->context = plan_new(process->pid, layout, process->engine_base, error);
 	return plan->context != NULL;

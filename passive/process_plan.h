@@ -18,8 +18,11 @@ struct process_plan {
 	void (*free)(void *context);
 };
 
-/* False: the layout doesn't tell it, or it can't be read.  Else it is freed by its free(). */
+/*
+ * False, with a sentence in `error`: the layout doesn't tell it, or it can't be read.  Else it is freed
+ * by its free().
+ */
 bool process_plan_open(const struct process *process, const struct layout *layout,
-		       struct process_plan *plan);
+		       struct process_plan *plan, char error[STACK_ERROR_SIZE]);
 
 #endif

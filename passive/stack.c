@@ -233,8 +233,10 @@ static void examine_module(pid_t process, struct module *module)
 	module->header = bias + table->p_vaddr;
 	for (int i = 0; i < header.e_phnum; i++) {
 		if (segments[i].p_type == PT_LOAD && table->p_vaddr >= segments[i].p_vaddr &&
-		    table->p_vaddr - segments[i].p_vaddr < segments[i].p_filesz)
+		    table->p_vaddr - segments[i].p_vaddr < segments[i].p_filesz) {
 			copy_tables(process, module, bias, &segments[i]);
+			break;
+		}
 	}
 }
 
@@ -470,7 +472,7 @@ struct stack_unwinder *stack_unwinder_new(pid_t process, char error[STACK_ERROR_
 	unw_set_caching_policy(unwinder->space, UNW_CACHE_GLOBAL);
 	unw_set_cache_size(unwinder->space, CACHE_SIZE, 0);
 	if (!read_modules(unwinder)) {
-		snprintf(error, STACK_ERROR_SIZE, "can't read /proc/%d/maps: %s", (int)process,
+		snprintf(error, STACK_ERROR_SIZE, "its list of mapped files can't be read: %s",
 			 strerror(errno));
 		stack_unwinder_free(unwinder);
 		return NULL;

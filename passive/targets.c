@@ -22,10 +22,14 @@ struct known_layout {
 	struct known_layout *next;
 };
 
+/* An engine that is there but can't be read may just be coming or going: it is tried so often. */
+#define FAILURES_MAX 20
+
 struct target {
 	pid_t pid;
 	struct process_source *source; /* NULL: it has no engine yet */
 	bool hopeless;		       /* no Firebird, or it can't be recorded */
+	unsigned failures;	       /* since there has been an engine in it */
 	bool was_recorded; /* so if it has no engine, or no memory, it may be about to end */
 	struct target *next;
 };
@@ -35,6 +39,7 @@ struct targets {
 	struct targets_options options;
 	struct known_layout *layouts;
 	struct target *targets; /* newest first: the one that was asked for is the last */
+	bool warned_of_plan;
 };
 
 /* ---- Layouts ---- */
@@ -91,14 +96,28 @@ static const struct layout *find_layout(struct targets *targets, const char *eng
 
 /* ---- One process ---- */
 
-/* Whether an engine may come yet: Firebird's client library, which loads engines, is there. */
-static bool is_firebird(pid_t pid)
+static bool has_loaded(pid_t pid, const char *name)
 {
-	struct image linker, client;
-	char path[256];
+	struct image linker, image;
+	char path[4096];
 
 	return image_linker(pid, &linker) &&
-	       image_find(pid, &linker, "libfbclient", &client, path, sizeof(path));
+	       image_find(pid, &linker, name, &image, path, sizeof(path));
+}
+
+/* Firebird's client library, which loads engines, is there. */
+static bool is_firebird(pid_t pid)
+{
+	return has_loaded(pid, "libfbclient");
+}
+
+/* Whether an engine may yet come, or the one that is there be read. */
+static bool may_come(struct target *target)
+{
+	if (!is_firebird(target->pid))
+		return false;
+	target->failures = has_loaded(target->pid, "libEngine") ? target->failures + 1 : 0;
+	return target->failures < FAILURES_MAX;
 }
 
 /* Not if only its exit code is left. */
@@ -118,6 +137,23 @@ static bool is_alive(pid_t pid)
 	return state && state[1] && state[2] != 'Z' && state[2] != 'X';
 }
 
+/* Said once, for the processes of a Classic server are all alike. */
+static bool open_plan(struct targets *targets, const struct process *process,
+		      const struct layout *layout, struct process_plan *plan)
+{
+	char error[STACK_ERROR_SIZE], sentence[TARGETS_ERROR_SIZE];
+
+	if (!targets->options.open_plan)
+		return false;
+	if (targets->options.open_plan(process, layout, plan, error))
+		return true;
+	snprintf(sentence, sizeof(sentence), "its record sources are not recorded: %s", error);
+	if (targets->options.warn && !targets->warned_of_plan)
+		targets->options.warn(process->pid, sentence);
+	targets->warned_of_plan = true;
+	return false;
+}
+
 /*
  * Has the process recorded if there is an engine in it.  False: that can't be, as `error` says, now or
  * later.
@@ -131,13 +167,14 @@ static bool try_process(struct targets *targets, struct target *target,
 	bool has_plan;
 
 	if (!process)
-		return is_firebird(target->pid);
+		return may_come(target);
+	target->failures = 0;
 	layout = find_layout(targets, process->engine_path, error);
 	if (!layout) {
 		process_close(process);
 		return false;
 	}
-	has_plan = targets->options.open_plan && targets->options.open_plan(process, layout, &plan);
+	has_plan = open_plan(targets, process, layout, &plan);
 	target->source = process_source_new(process, layout);
 	if (target->source && has_plan)
 		process_source_set_plan(target->source, &plan);

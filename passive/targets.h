@@ -19,8 +19,8 @@ struct targets_options {
 	const char *layouts; /* directory of the layout cache; NULL: the default (layout.h) */
 	/* process_plan_open(), if record sources are to be recorded, too; else NULL. */
 	bool (*open_plan)(const struct process *process, const struct layout *layout,
-			  struct process_plan *plan);
-	/* Says why a child is not recorded; may be NULL. */
+			  struct process_plan *plan, char error[STACK_ERROR_SIZE]);
+	/* Says why a child, or the record sources of a process, are not recorded; may be NULL. */
 	void (*warn)(pid_t pid, const char *sentence);
 };
 
