@@ -97,23 +97,28 @@ static const struct {
 	{ "isc_dsql_free_statement", G_STRUCT_OFFSET(struct client, free_statement) },
 };
 
+/* NULL, for the caller to return. */
+static struct client *refuse_library(char **error)
+{
+	*error = g_strdup_printf("no client library: %s: name libfbclient.so.2 with --client",
+				 dlerror());
+	return NULL;
+}
+
 struct client *client_load(const char *library, char **error)
 {
 	void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	struct client *client;
 
-	if (!handle) {
-		*error = g_strdup(dlerror());
-		return NULL;
-	}
+	if (!handle)
+		return refuse_library(error);
 	client = g_new0(struct client, 1);
 	for (unsigned i = 0; i < G_N_ELEMENTS(symbols); i++) {
 		void *address = dlsym(handle, symbols[i].name);
 
 		if (!address) {
-			*error = g_strdup(dlerror());
 			g_free(client);
-			return NULL;
+			return refuse_library(error);
 		}
 		memcpy((char *)client + symbols[i].place, &address, sizeof(address));
 	}

@@ -110,29 +110,35 @@ static void print_json_plan(const struct layout_plan_function *plan, unsigned nu
 		   plan->reg, plan->offset, plan->slot);
 }
 
-/* A step has quotes in it, and comes from a file. */
-static void print_json_step(const struct layout_plan_type *type, unsigned number, struct sink *sink)
+/* As a string of JSON: it has quotes in it, or may have, and comes from a file. */
+static void print_json_text(const char *text, struct sink *sink)
 {
-	char *valid = g_utf8_make_valid(type->step, -1), *line = text_line(valid);
-	char **parts = g_strsplit(line, "\"", -1), *step = g_strjoinv("\\\"", parts);
+	char *valid = g_utf8_make_valid(text, -1), *line = text_line(valid);
 
-	sink_print(sink, "%s\n    {\"type\": %" PRIu64 ", \"step\": \"%s\"}", number ? "," : "",
-		   type->type, step);
-	g_free(step);
-	g_strfreev(parts);
+	sink_put(sink, "\"");
+	for (const char *at = line; *at; at++) {
+		if (*at == '"' || *at == '\\')
+			sink_put(sink, "\\");
+		sink_write(sink, at, 1);
+	}
+	sink_put(sink, "\"");
 	g_free(line);
 	g_free(valid);
 }
 
+static void print_json_step(const struct layout_plan_type *type, unsigned number, struct sink *sink)
+{
+	sink_print(sink, "%s\n    {\"type\": %" PRIu64 ", \"step\": ", number ? "," : "",
+		   type->type);
+	print_json_text(type->step, sink);
+	sink_put(sink, "}");
+}
+
 static void print_json(const struct layout *layout, struct sink *sink)
 {
-	char *engine = g_strescape(layout->engine, NULL);
-
-	sink_print(sink,
-		   "{\n  \"identity\": \"%s\",\n  \"engine\": \"%s\",\n  \"verified\": %" PRIu64
-		   ",\n  \"paths\": {",
-		   layout->identity, engine, layout->verified);
-	g_free(engine);
+	sink_print(sink, "{\n  \"identity\": \"%s\",\n  \"engine\": ", layout->identity);
+	print_json_text(layout->engine, sink);
+	sink_print(sink, ",\n  \"verified\": %" PRIu64 ",\n  \"paths\": {", layout->verified);
 	for (enum layout_fact fact = 0; fact < LAYOUT_FACTS; fact++)
 		print_json_path(&layout->path[fact], fact, sink);
 	sink_put(sink, "\n  },\n  \"plan\": [");
@@ -184,19 +190,13 @@ static enum command_status calibrate_here(const char *engine, const struct optio
 
 /* ---- The process that waits for it ---- */
 
-static volatile sig_atomic_t interrupted;
-
-static void note_interrupt(int number)
-{
-	(void)number;
-	interrupted = 1;
-}
-
+/* A Ctrl-C at the terminal is for us, who then kill it; Firebird would end by itself, and say so. */
 static void set_up_child(gpointer data)
 {
 	static const struct rlimit none = { 0, 0 };
 
 	(void)data;
+	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setrlimit(RLIMIT_CORE, &none);
 }
@@ -236,7 +236,7 @@ static int wait_for_child(pid_t child, int patience, bool *late)
 	*late = false;
 	while (waitpid(child, &status, WNOHANG) == 0) {
 		*late = g_get_monotonic_time() > deadline;
-		if (*late || interrupted) {
+		if (*late || command_stop) {
 			kill(child, SIGKILL);
 			waitpid(child, &status, 0);
 			break;
@@ -248,7 +248,7 @@ static int wait_for_child(pid_t child, int patience, bool *late)
 
 static enum command_status judge_child(const char *engine, int status, bool late)
 {
-	if (interrupted)
+	if (command_stop)
 		return command_fail(engine, "interrupted: nothing was saved");
 	if (late)
 		return command_fail(engine,
@@ -307,16 +307,15 @@ static enum command_status run_child(const struct scratch_root *root, const char
 
 static enum command_status calibrate_file(const char *engine, const struct options *options)
 {
-	const struct sigaction note = { .sa_handler = note_interrupt };
 	char identity[LAYOUT_IDENTITY_SIZE], sentence[LAYOUT_ERROR_SIZE], *error = NULL;
 	struct scratch_root root;
 	enum command_status status;
 
 	if (!layout_identify(engine, identity, sentence) || !layout_may_save(NULL, sentence))
 		return command_fail(NULL, "%s", sentence);
-	sigaction(SIGINT, &note, NULL);
-	sigaction(SIGTERM, &note, NULL);
-	sigaction(SIGHUP, &note, NULL);
+	command_catch_signals(false);
+	/* Ignored by whoever started us, it would keep the other process's status from us. */
+	signal(SIGCHLD, SIG_DFL);
 	if (scratch_root_make(&root, engine, options->client, &error))
 		status = run_child(&root, engine, identity, options);
 	else

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,10 +22,25 @@
 /* How long the recorder may take to do as it is told: it identifies the engine's file first. */
 #define PATIENCE 5000000000ull
 
+/* What is wrong with the descriptor of a process: 0: it is none of a control. */
+static int open_if_control(const char *path, int *fd)
+{
+	char target[PATH_MAX];
+	ssize_t size = readlink(path, target, sizeof(target) - 1);
+
+	if (size < 0)
+		return 0; /* it was closed meanwhile */
+	target[size] = 0;
+	if (strncmp(target, LINK_NAME, strlen(LINK_NAME)) != 0)
+		return 0;
+	*fd = open(path, O_RDWR | O_CLOEXEC);
+	return *fd < 0 && errno != ENOENT ? errno : 0;
+}
+
 /* An open file descriptor of the recorder's control; -1: it has none, or `error` is set. */
 static int open_control(int pid, int *error)
 {
-	char path[320], target[PATH_MAX];
+	char path[320];
 	const struct dirent *entry;
 	int found = -1;
 	DIR *files;
@@ -35,38 +49,40 @@ static int open_control(int pid, int *error)
 	files = opendir(path);
 	*error = files ? 0 : errno;
 	while (files && found < 0 && !*error && (entry = readdir(files))) {
-		ssize_t size;
-
 		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, entry->d_name);
-		size = readlink(path, target, sizeof(target) - 1);
-		if (size < 0)
-			continue;
-		target[size] = 0;
-		if (strncmp(target, LINK_NAME, strlen(LINK_NAME)) != 0)
-			continue;
-		found = open(path, O_RDWR | O_CLOEXEC);
-		*error = found < 0 ? errno : 0;
+		*error = open_if_control(path, &found);
 	}
 	if (files)
 		closedir(files);
 	return found;
 }
 
-static enum command_status explain(int pid, int error)
+static void explain(int pid, int error)
 {
-	char name[32];
+	char name[COMMAND_NAME_SIZE];
 
-	snprintf(name, sizeof(name), "process %d", pid);
+	command_process_name(pid, name);
 	if (error == ENOENT)
-		return command_fail(name, "no such process: give the PID of a server");
-	if (error)
-		return command_fail(name, "cannot be reached: %s: run this as its user, or as root",
-				    strerror(error));
-	return command_fail(name,
-			    "has no recorder to switch: it is not preloaded, FBPROF_OPTIONS in its "
-			    "environment lack MODE=PASSIVE, or nobody has connected yet; fbprof "
-			    "record --pid %d needs none of that",
-			    pid);
+		command_fail(name, "no such process: give the PID of a server");
+	else if (error)
+		command_fail(name, "cannot be reached: %s: run this as its user, or as root",
+			     strerror(error));
+	else
+		command_fail(name,
+			     "has no recorder to switch: it is not preloaded, FBPROF_OPTIONS in "
+			     "its environment lack MODE=PASSIVE, or nobody has connected yet; "
+			     "fbprof record --pid %d needs none of that",
+			     pid);
+}
+
+/* Of the right size, which nobody can change any more: to touch it is no risk. */
+static bool is_whole(int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat status;
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &status) &&
+	       status.st_size == sizeof(struct control);
 }
 
 /* NULL, with a message, if there is none. */
@@ -74,23 +90,23 @@ static struct control *map_control(int pid)
 {
 	int error, fd = open_control(pid, &error);
 	struct control *control = MAP_FAILED;
-	struct stat status;
+	char name[COMMAND_NAME_SIZE];
 
 	if (fd < 0) {
 		explain(pid, error);
 		return NULL;
 	}
-	if (!fstat(fd, &status) && status.st_size == sizeof(*control))
+	if (is_whole(fd))
 		control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	if (control == MAP_FAILED || control->magic != CONTROL_MAGIC) {
-		command_fail(NULL,
-			     "process %d: its recorder is of another version than this "
-			     "fbprof",
-			     pid);
-		return NULL;
-	}
-	return control;
+	if (control != MAP_FAILED && control->magic == CONTROL_MAGIC)
+		return control;
+	if (control != MAP_FAILED)
+		munmap(control, sizeof(*control));
+	command_fail(command_process_name(pid, name),
+		     "its recorder is of another version than this fbprof: use the one that came "
+		     "with its library");
+	return NULL;
 }
 
 static bool has_answered(const struct control *control, bool on)
@@ -117,13 +133,13 @@ static bool await(const struct control *control, bool on)
 static enum command_status print_state(const struct control *control, int pid)
 {
 	enum control_state state = control_value(&control->state);
-	char sentence[CONTROL_SENTENCE], name[32], *line;
+	char sentence[CONTROL_SENTENCE], name[COMMAND_NAME_SIZE], *line;
 	struct sink sink;
 
-	g_strlcpy(sentence, control->sentence, sizeof(sentence));
-	snprintf(name, sizeof(name), "process %d", pid);
+	memcpy(sentence, control->sentence, sizeof(sentence));
+	sentence[sizeof(sentence) - 1] = 0;
 	if (state == CONTROL_FAILED)
-		return command_fail(name, "%s", sentence);
+		return command_fail(command_process_name(pid, name), "%s", sentence);
 	line = text_line(sentence);
 	sink_open(&sink, STDOUT_FILENO);
 	if (state == CONTROL_IDLE)
@@ -136,27 +152,28 @@ static enum command_status print_state(const struct control *control, int pid)
 	return command_close_stdout(&sink);
 }
 
+/* False: it doesn't do as it is told. */
+static bool switch_to(struct control *control, bool on)
+{
+	if (on && control_value(&control->state) == CONTROL_FAILED)
+		control_set(&control->state, CONTROL_IDLE); /* it is to try again */
+	control_set(&control->wanted, on ? CONTROL_ON : CONTROL_OFF);
+	return await(control, on);
+}
+
 static enum command_status control_process(int pid, const char *what)
 {
 	struct control *control = map_control(pid);
-	bool on = strcmp(what, "on") == 0;
+	char name[COMMAND_NAME_SIZE];
 	enum command_status status;
 
 	if (!control)
 		return COMMAND_FAILED;
-	if (strcmp(what, "status") != 0) {
-		if (on && control_value(&control->state) == CONTROL_FAILED)
-			control_set(&control->state, CONTROL_IDLE); /* it is to try again */
-		control_set(&control->wanted, on ? CONTROL_ON : CONTROL_OFF);
-		if (!await(control, on)) {
-			munmap(control, sizeof(*control));
-			return command_fail(NULL,
-					    "process %d: its recorder doesn't answer: is the "
-					    "process stopped?",
-					    pid);
-		}
-	}
-	status = print_state(control, pid);
+	if (strcmp(what, "status") == 0 || switch_to(control, strcmp(what, "on") == 0))
+		status = print_state(control, pid);
+	else
+		status = command_fail(command_process_name(pid, name),
+				      "its recorder doesn't answer: is the process stopped?");
 	munmap(control, sizeof(*control));
 	return status;
 }

@@ -4,7 +4,6 @@
 #include "command.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -14,24 +13,6 @@
 #define NS_PER_SECOND	  1000000000.0
 #define PROGRESS_INTERVAL 500000000u
 #define DURATION_MAX	  (366 * 86400.0)
-
-static volatile int stop;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop = 1;
-}
-
-/* The first one ends the recording, the second one the program. */
-static void catch_signals(void)
-{
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
-
-	for (unsigned i = 0; i < G_N_ELEMENTS(signals); i++)
-		sigaction(signals[i], &action, NULL);
-}
 
 /* What a recording is like so far. */
 struct progress {
@@ -98,19 +79,21 @@ static enum command_status print_result(const struct progress *progress)
 static enum command_status record(const struct recording_options *options, const char *directory,
 				  double duration)
 {
-	struct progress progress = { .recording = recording_new(options, directory) };
+	struct progress progress = { 0 };
 	enum command_status status, printed;
 	uint64_t until, end;
 
+	/* The first one ends the recording, the second one the program. */
+	command_catch_signals(true);
+	progress.recording = recording_new(options, directory);
 	if (!progress.recording)
 		return COMMAND_FAILED;
 	progress.start = recording_now();
 	progress.cpu_start = recording_cpu_time();
 	end = duration > 0 ? progress.start + (uint64_t)(duration * NS_PER_SECOND) : UINT64_MAX;
-	catch_signals();
 	for (;;) {
 		until = MIN(end, recording_now() + PROGRESS_INTERVAL);
-		if (!recording_run(progress.recording, until, &stop) || stop || until >= end)
+		if (!recording_run(progress.recording, until) || command_stop || until >= end)
 			break;
 		show_progress(&progress);
 	}
@@ -119,6 +102,20 @@ static enum command_status record(const struct recording_options *options, const
 	status = recording_status(progress.recording);
 	recording_free(progress.recording);
 	return status == COMMAND_DONE ? printed : status;
+}
+
+static enum command_status check_and_record(const struct recording_options *options,
+					    const char *directory, double duration)
+{
+	enum command_status status = recording_options_check(options);
+
+	if (status != COMMAND_DONE)
+		return status;
+	if (!(duration >= 0 && duration <= DURATION_MAX))
+		return command_misuse(
+			"--duration: must be a number of seconds, at most a year, or 0 "
+			"for no end");
+	return record(options, directory, duration);
 }
 
 static enum command_status run(int argc, char **argv)
@@ -138,13 +135,8 @@ static enum command_status run(int argc, char **argv)
 	};
 	enum command_status status;
 
-	if (!command_parse(&command_record, entries, argc, argv, NULL, &status))
-		return status;
-	status = recording_options_check(&options);
-	if (status == COMMAND_DONE && !(duration >= 0 && duration <= DURATION_MAX))
-		status = command_misuse("--duration: must be a number of seconds, or 0 for no end");
-	if (status == COMMAND_DONE)
-		status = record(&options, directory, duration);
+	if (command_parse(&command_record, entries, argc, argv, NULL, &status))
+		status = check_and_record(&options, directory, duration);
 	recording_options_clear(&options);
 	g_free(directory);
 	return status;

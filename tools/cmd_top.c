@@ -10,7 +10,6 @@
 #include <curses.h>
 #include <errno.h>
 #include <glib/gstdio.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -38,23 +37,6 @@ struct background {
 	char *directory, *path; /* of its log */
 	int over;		/* atomic; the thread's: it has ended by itself */
 };
-
-static volatile int stop;
-
-static void on_signal(int number)
-{
-	(void)number;
-	stop = 1;
-}
-
-static void catch_signals(void)
-{
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	const struct sigaction action = { .sa_handler = on_signal };
-
-	for (unsigned i = 0; i < G_N_ELEMENTS(signals); i++)
-		sigaction(signals[i], &action, NULL);
-}
 
 /* ---- Messages, which must not come in between ---- */
 
@@ -86,8 +68,7 @@ static void *record(void *data)
 {
 	struct background *background = data;
 
-	while (recording_run(background->recording, UINT64_MAX, &stop) && !stop)
-		;
+	recording_run(background->recording, UINT64_MAX);
 	g_atomic_int_set(&background->over, 1);
 	return NULL;
 }
@@ -120,15 +101,22 @@ static bool start_recording(struct background *background, const struct recordin
 		return false;
 	}
 	background->path = g_strdup(recording_path(background->recording));
-	background->thread = g_thread_new("fbprof-recorder", record, background);
-	return true;
+	background->thread = g_thread_try_new("fbprof-recorder", record, background, &error);
+	if (background->thread)
+		return true;
+	command_fail(NULL, "no thread can be started: %s: end other programs, or raise the limit",
+		     error->message);
+	g_clear_error(&error);
+	recording_free(background->recording);
+	remove_directory(background);
+	return false;
 }
 
 static enum command_status end_recording(struct background *background)
 {
 	enum command_status status;
 
-	stop = 1;
+	command_stop = 1;
 	g_thread_join(background->thread);
 	status = recording_status(background->recording);
 	recording_free(background->recording);
@@ -199,7 +187,7 @@ static enum command_status show_once(struct subject *subject, double delay)
 	if (subject->background) {
 		uint64_t end = recording_now() + (uint64_t)(delay * NS_PER_SECOND);
 
-		while (!stop && recording_now() < end &&
+		while (!command_stop && recording_now() < end &&
 		       !g_atomic_int_get(&subject->background->over))
 			g_usleep(20000);
 	}
@@ -294,7 +282,7 @@ static bool wait_for_key(double delay)
 {
 	uint64_t end = recording_now() + (uint64_t)(delay * NS_PER_SECOND);
 
-	while (!stop) {
+	while (!command_stop) {
 		uint64_t now = recording_now();
 		int key;
 
@@ -365,8 +353,6 @@ static enum command_status show_process(const struct top_options *options)
 	struct subject subject = { .background = &background };
 	enum command_status status, recorded;
 
-	/* Before its thread is there, which has them blocked by no means, but does not mind. */
-	catch_signals();
 	if (!start_recording(&background, &options->recording))
 		return COMMAND_FAILED;
 	subject.path = background.path;
@@ -389,6 +375,17 @@ static enum command_status check(const struct top_options *options, char **logs)
 	return logs ? COMMAND_DONE : recording_options_check(&options->recording);
 }
 
+static enum command_status check_and_show(const struct top_options *options, char **logs)
+{
+	enum command_status status = check(options, logs);
+	struct subject log = { .path = logs ? logs[0] : NULL };
+
+	if (status != COMMAND_DONE)
+		return status;
+	command_catch_signals(false);
+	return logs ? show(&log, options) : show_process(options);
+}
+
 static enum command_status run(int argc, char **argv)
 {
 	struct top_options options = { .recording = RECORDING_OPTIONS_DEFAULT, .delay = 2 };
@@ -400,20 +397,11 @@ static enum command_status run(int argc, char **argv)
 		  "Show one look as plain text; of a process, after the delay", NULL },
 		{ 0 },
 	};
-	struct subject log = { 0 };
 	enum command_status status;
 	char **logs;
 
-	if (!command_parse(&command_top, entries, argc, argv, &logs, &status))
-		return status;
-	status = check(&options, logs);
-	if (status == COMMAND_DONE && logs) {
-		log.path = logs[0];
-		catch_signals();
-		status = show(&log, &options);
-	} else if (status == COMMAND_DONE) {
-		status = show_process(&options);
-	}
+	if (command_parse(&command_top, entries, argc, argv, &logs, &status))
+		status = check_and_show(&options, logs);
 	recording_options_clear(&options.recording);
 	g_strfreev(logs);
 	return status;

@@ -8,6 +8,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <signal.h>
@@ -17,15 +18,44 @@
 
 #include "text.h"
 
+/* If standard output was closed, the first file to be opened would get its number, and what is printed. */
+static void keep_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		/* Opened such that its use is the error that it would have been. */
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+	}
+}
+
 void command_init(void)
 {
+	keep_standard_files();
 	/* Not LC_NUMERIC: numbers have the same point everywhere. */
 	setlocale(LC_CTYPE, "");
 	/* A reader that went away is an error like others, not a death. */
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void (*message_listener)(const char *line);
+atomic_int command_stop;
+
+static void note_signal(int number)
+{
+	(void)number;
+	command_stop = 1;
+}
+
+void command_catch_signals(bool once)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	const struct sigaction action = { .sa_handler = note_signal,
+					  .sa_flags = once ? (int)SA_RESETHAND : 0 };
+
+	for (unsigned i = 0; i < G_N_ELEMENTS(signals); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+static void (*_Atomic message_listener)(const char *line);
 
 void command_listen(void (*listener)(const char *line))
 {
@@ -42,9 +72,10 @@ static void say(const char *file, const char *format, va_list arguments, const c
 				   g_strdup_printf("fbprof: %s%s", message, end);
 	char *valid = g_utf8_make_valid(whole, -1);
 	char *line = text_line(valid);
+	void (*listener)(const char *line) = message_listener;
 
-	if (message_listener)
-		message_listener(line);
+	if (listener)
+		listener(line);
 	else
 		fprintf(stderr, "%s\n", line);
 	g_free(line);
@@ -71,6 +102,12 @@ void command_warn(const char *file, const char *format, ...)
 	va_start(arguments, format);
 	say(file, format, arguments, "");
 	va_end(arguments);
+}
+
+const char *command_process_name(int pid, char name[COMMAND_NAME_SIZE])
+{
+	snprintf(name, COMMAND_NAME_SIZE, "process %d", pid);
+	return name;
 }
 
 enum command_status command_misuse(const char *format, ...)

@@ -7,6 +7,7 @@
 #define FBPROF_COMMAND_H
 
 #include <glib.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "model.h"
@@ -38,9 +39,20 @@ extern const struct command command_top;
 /* Once, first thing in a main(). */
 void command_init(void);
 
+/*
+ * From now on SIGINT, SIGTERM and SIGHUP set `command_stop` instead of ending the program; if `once`, only the
+ * first of each does.  Any thread may read it, and set it.
+ */
+extern atomic_int command_stop;
+void command_catch_signals(bool once);
+
 /* Prints "fbprof: FILE: sentence", without FILE if that is NULL, and returns COMMAND_FAILED. */
 enum command_status command_fail(const char *file, const char *format, ...) G_GNUC_PRINTF(2, 3);
 void command_warn(const char *file, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* What messages call a process, as their FILE. */
+#define COMMAND_NAME_SIZE 32
+const char *command_process_name(int pid, char name[COMMAND_NAME_SIZE]);
 
 /*
  * While a command has the whole screen, messages go to `listener` instead of standard error, as one

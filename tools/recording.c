@@ -88,20 +88,18 @@ static void warn_stopped(const char *sentence)
 	command_warn(NULL, "%s", sentence);
 }
 
-static void warn_child(pid_t pid, const char *sentence)
+static void warn_process(pid_t pid, const char *sentence)
 {
-	char name[32];
+	char name[COMMAND_NAME_SIZE];
 
-	snprintf(name, sizeof(name), "process %d", (int)pid);
-	command_warn(name, "%s", sentence);
+	command_warn(command_process_name((int)pid, name), "%s", sentence);
 }
 
 static void fail(struct recording *recording, int pid, const char *sentence)
 {
-	char name[32];
+	char name[COMMAND_NAME_SIZE];
 
-	snprintf(name, sizeof(name), "process %d", pid);
-	recording->status = command_fail(name, "%s", sentence);
+	recording->status = command_fail(command_process_name(pid, name), "%s", sentence);
 }
 
 /* What it is called, for the log's name. */
@@ -156,7 +154,7 @@ static bool open_targets(struct recording *recording, const struct recording_opt
 							 .open_plan = options->plan_rate ?
 									      process_plan_open :
 									      NULL,
-							 .warn = warn_child };
+							 .warn = warn_process };
 	char error[TARGETS_ERROR_SIZE];
 
 	recording->targets = targets_new(recording->recorder, &targets_options, error);
@@ -214,9 +212,9 @@ static void update(struct recording *recording, uint64_t now)
 		recording->status = command_fail(NULL, "%s", error);
 }
 
-bool recording_run(struct recording *recording, uint64_t until, const volatile int *stop)
+bool recording_run(struct recording *recording, uint64_t until)
 {
-	while (!recording->over && !*stop) {
+	while (!recording->over && !command_stop) {
 		uint64_t now;
 
 		sleep_until(MIN(recording->due, until));

@@ -82,10 +82,10 @@ struct recording *recording_new(const struct recording_options *options, const c
 void recording_free(struct recording *recording);
 
 /*
- * Records until `until`, in ns of CLOCK_MONOTONIC, or `*stop` is set, which a signal handler may do.
- * False: it is over, as the process has ended, or something failed: recording_status().
+ * Records until `until`, in ns of CLOCK_MONOTONIC, or `command_stop` is set.  False: it is over, as the
+ * process has ended, or something failed: recording_status().
  */
-bool recording_run(struct recording *recording, uint64_t until, const volatile int *stop);
+bool recording_run(struct recording *recording, uint64_t until);
 
 /* COMMAND_FAILED if something has gone wrong since the start; there was a message then. */
 enum command_status recording_status(const struct recording *recording);
