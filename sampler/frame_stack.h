@@ -192,6 +192,25 @@ static inline uint64_t frame_stack_cost(const struct frame_stack *stack)
 	return atomic_load_explicit(&stack->cost, memory_order_relaxed);
 }
 
+/*
+ * Of time that has passed, in ns, what the events meanwhile are thought to have cost, at most `most`:
+ * `all` is the cost of all events so far, `seen` the part of it that was taken off.  What there is no
+ * room for is taken off the next time, but no more than has passed now: if costs are thought too high,
+ * they may not eat up the waiting that comes later.
+ */
+static inline uint64_t frame_stack_take_cost(uint64_t all, uint64_t *seen, uint64_t passed,
+					     uint64_t most)
+{
+	uint64_t cost = (all - *seen) >> COST_PER_NS_SHIFT;
+
+	if (cost > most)
+		cost = most;
+	*seen += cost << COST_PER_NS_SHIFT;
+	if ((all - *seen) >> COST_PER_NS_SHIFT > passed)
+		*seen = all - (passed << COST_PER_NS_SHIFT);
+	return cost;
+}
+
 /* The frame at `depth` (from 0); only below the stack's depth. */
 static inline uint64_t frame_stack_at(const struct frame_stack *stack, uint32_t depth)
 {

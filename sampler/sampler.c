@@ -112,25 +112,15 @@ static uint64_t cpu_time(struct sampler_target *target, uint64_t elapsed, unsign
 	return ran;
 }
 
-/*
- * Of the time since the last look, what the events meanwhile are thought to have cost.  What there is
- * no room for is taken off the next time, but no more than has passed now: if costs are thought too
- * high, they may not eat up the waiting that comes later.
- */
+/* What the events since the last look are thought to have cost. */
 static uint64_t take_cost(struct sampler_target *target, uint64_t elapsed)
 {
-	uint64_t all, cost;
+	uint64_t all;
 
 	if (!target->cost)
 		return 0;
 	all = atomic_load_explicit(target->cost, memory_order_relaxed);
-	cost = (all - target->cost_seen) >> COST_PER_NS_SHIFT;
-	if (cost > elapsed)
-		cost = elapsed;
-	target->cost_seen += cost << COST_PER_NS_SHIFT;
-	if ((all - target->cost_seen) >> COST_PER_NS_SHIFT > elapsed)
-		target->cost_seen = all - (elapsed << COST_PER_NS_SHIFT);
-	return cost;
+	return frame_stack_take_cost(all, &target->cost_seen, elapsed, elapsed);
 }
 
 static void charge(struct sampler_target *target, uint64_t elapsed, bool torn, bool stretched,

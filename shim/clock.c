@@ -318,27 +318,17 @@ read_due(struct clock_thread *thread, struct frame_stack *stack, int64_t value, 
 	return value;
 }
 
-/*
- * The clock has moved on to `value`: less what the events since then are thought to have cost, as far
- * as there is room.  The rest is taken off the next time, but no more than has passed now: if costs are
- * thought too high, they may not eat up the waiting that comes later.
- */
+/* The clock has moved on to `value`: less what the events since then are thought to have cost. */
 static int64_t take_off_cost(struct clock_thread *thread, struct frame_stack *stack, int64_t value,
 			     int64_t told)
 {
-	uint64_t all = frame_stack_cost(stack);
-	int64_t cost = (int64_t)((all - stack->cost_seen) >> COST_PER_NS_SHIFT);
-	int64_t passed = value - told, rest;
+	uint64_t passed = (uint64_t)(value - told); /* 1 at least, which is left */
+	uint64_t cost = frame_stack_take_cost(frame_stack_cost(stack), &stack->cost_seen, passed,
+					      passed - 1);
 
-	if (cost > passed - 1)
-		cost = passed - 1;
-	stack->cost_seen += (uint64_t)cost << COST_PER_NS_SHIFT;
-	rest = (int64_t)((all - stack->cost_seen) >> COST_PER_NS_SHIFT);
-	if (rest > passed)
-		stack->cost_seen = all - ((uint64_t)passed << COST_PER_NS_SHIFT);
-	stack->jump_cost += (uint64_t)cost;
-	thread->offset += cost;
-	value -= cost;
+	stack->jump_cost += cost;
+	thread->offset += (int64_t)cost;
+	value -= (int64_t)cost;
 	if (!stack->first_jump)
 		stack->first_jump = value;
 	return value;
