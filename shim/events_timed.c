@@ -46,29 +46,20 @@ static int64_t moment(void)
 	return clock_is_ours ? clock_told() : ns_now(CLOCK_MONOTONIC_RAW);
 }
 
-static struct span_times end_span(struct session *session, uint64_t *group, uint64_t key,
-				  uint64_t time, bool is_line)
+/* What the sampler has found since the last look goes to the spans that are open. */
+static void take_looks(struct session *session)
 {
 	struct frame_stack *stack = session->stack;
-	struct span_times times;
+	uint64_t cpu;
 
-	if (stack->first_jump) {
-		uint64_t cpu = atomic_load_explicit(&stack->cpu_time, memory_order_relaxed);
-
-		spans_look(&session->spans, stack->first_jump, stack->jump_cost,
-			   cpu - session->cpu_seen);
-		add_to_cell(&session->target.totals->cost, stack->jump_cost);
-		session->cpu_seen = cpu;
-		stack->first_jump = 0;
-		stack->jump_cost = 0;
-	}
-	if (is_line)
-		times = spans_end_apart(&session->spans, key, moment(), time);
-	else
-		times = spans_end(&session->spans, key, moment(), time);
-	add_to_cell(group + LOG_GROUP_TOTAL, times.total);
-	add_to_cell(group + LOG_GROUP_SELF, times.self);
-	return times;
+	if (!stack->first_jump)
+		return;
+	cpu = atomic_load_explicit(&stack->cpu_time, memory_order_relaxed);
+	spans_look(&session->spans, stack->first_jump, stack->jump_cost, cpu - session->cpu_seen);
+	add_to_cell(&session->target.totals->cost, stack->jump_cost);
+	session->cpu_seen = cpu;
+	stack->first_jump = 0;
+	stack->jump_cost = 0;
 }
 
 static __attribute__((noinline)) void keep_coarse_time(struct session *session,
@@ -82,7 +73,13 @@ static __attribute__((noinline)) void keep_coarse_time(struct session *session,
 		return;
 	if (unlikely(!is_back(session->stack)))
 		come_back(session);
-	times = end_span(session, group, key, time, is_line);
+	take_looks(session);
+	if (is_line)
+		times = spans_end_apart(&session->spans, key, moment(), time);
+	else
+		times = spans_end(&session->spans, key, moment(), time);
+	add_to_cell(group + LOG_GROUP_TOTAL, times.total);
+	add_to_cell(group + LOG_GROUP_SELF, times.self);
 	add_to_cell(group + LOG_GROUP_TOTAL_CPU, times.total_cpu);
 	add_to_cell(group + LOG_GROUP_SELF_CPU, times.self_cpu);
 	add_to_cell(group + LOG_GROUP_TOTAL_COST, times.total_cost);
