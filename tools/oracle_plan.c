@@ -4,7 +4,7 @@
  */
 #include "oracle_plan.h"
 
-#include "../shim/firebird.h"
+#include "oracle_plugin.h"
 
 #include <stddef.h>
 
@@ -31,35 +31,10 @@ static void event(enum layout_plan_event kind, bool before, int64_t statement, i
 
 /* ---- The session ---- */
 
-static void dispose(struct fb_profiler_session *session)
-{
-	(void)session;
-}
-
-static int64_t get_id(struct fb_profiler_session *session)
-{
-	(void)session;
-	return 1;
-}
-
 static unsigned get_flags(struct fb_profiler_session *session)
 {
 	(void)session;
 	return FB_PROFILER_BEFORE_EVENTS | FB_PROFILER_AFTER_EVENTS;
-}
-
-static void cancel(struct fb_profiler_session *session, struct fb_status *status)
-{
-	(void)session;
-	(void)status;
-}
-
-static void finish(struct fb_profiler_session *session, struct fb_status *status,
-		   struct fb_timestamp_tz timestamp)
-{
-	(void)session;
-	(void)status;
-	(void)timestamp;
 }
 
 static void define_statement(struct fb_profiler_session *session, struct fb_status *status,
@@ -75,17 +50,6 @@ static void define_statement(struct fb_profiler_session *session, struct fb_stat
 	(void)package_name;
 	(void)routine_name;
 	(void)sql_text;
-}
-
-static void define_cursor(struct fb_profiler_session *session, int64_t statement_id,
-			  unsigned cursor_id, const char *name, unsigned line, unsigned column)
-{
-	(void)session;
-	(void)statement_id;
-	(void)cursor_id;
-	(void)name;
-	(void)line;
-	(void)column;
 }
 
 static void define_record_source(struct fb_profiler_session *session, int64_t statement_id,
@@ -144,88 +108,34 @@ static void after_line(struct fb_profiler_session *session, int64_t statement_id
 	event(LAYOUT_PLAN_REQUEST, false, statement_id, request_id, 0, 0);
 }
 
-static void before_open(struct fb_profiler_session *session, int64_t statement_id,
-			int64_t request_id, unsigned cursor_id, unsigned record_source_id)
+/* The events of a record source, before and after it. */
+#define SOURCE_EVENTS(name, kind)                                                             \
+	static void before_##name(struct fb_profiler_session *session, int64_t statement_id,  \
+				  int64_t request_id, unsigned cursor_id, unsigned source_id) \
+	{                                                                                     \
+		(void)session;                                                                \
+		event(kind, true, statement_id, request_id, cursor_id, source_id);            \
+	}                                                                                     \
+                                                                                              \
+	static void after_##name(struct fb_profiler_session *session, int64_t statement_id,   \
+				 int64_t request_id, unsigned cursor_id, unsigned source_id,  \
+				 struct fb_profiler_stats *stats)                             \
+	{                                                                                     \
+		(void)session;                                                                \
+		(void)stats;                                                                  \
+		event(kind, false, statement_id, request_id, cursor_id, source_id);           \
+	}
+
+SOURCE_EVENTS(open, LAYOUT_PLAN_OPEN)
+SOURCE_EVENTS(fetch, LAYOUT_PLAN_FETCH)
+
+void oracle_plan_register(struct fb_master *master)
 {
-	(void)session;
-	event(LAYOUT_PLAN_OPEN, true, statement_id, request_id, cursor_id, record_source_id);
-}
-
-static void after_open(struct fb_profiler_session *session, int64_t statement_id,
-		       int64_t request_id, unsigned cursor_id, unsigned record_source_id,
-		       struct fb_profiler_stats *stats)
-{
-	(void)session;
-	(void)stats;
-	event(LAYOUT_PLAN_OPEN, false, statement_id, request_id, cursor_id, record_source_id);
-}
-
-static void before_fetch(struct fb_profiler_session *session, int64_t statement_id,
-			 int64_t request_id, unsigned cursor_id, unsigned record_source_id)
-{
-	(void)session;
-	event(LAYOUT_PLAN_FETCH, true, statement_id, request_id, cursor_id, record_source_id);
-}
-
-static void after_fetch(struct fb_profiler_session *session, int64_t statement_id,
-			int64_t request_id, unsigned cursor_id, unsigned record_source_id,
-			struct fb_profiler_stats *stats)
-{
-	(void)session;
-	(void)stats;
-	event(LAYOUT_PLAN_FETCH, false, statement_id, request_id, cursor_id, record_source_id);
-}
-
-/* ---- The plugin ---- */
-
-static void *owner;
-
-static void add_ref(struct fb_profiler_plugin *plugin)
-{
-	(void)plugin;
-}
-
-static int release(struct fb_profiler_plugin *plugin)
-{
-	(void)plugin;
-	return 1;
-}
-
-static void set_owner(struct fb_profiler_plugin *plugin, void *of)
-{
-	(void)plugin;
-	owner = of;
-}
-
-static void *get_owner(struct fb_profiler_plugin *plugin)
-{
-	(void)plugin;
-	return owner;
-}
-
-static void init(struct fb_profiler_plugin *plugin, struct fb_status *status,
-		 struct fb_attachment *attachment, uint64_t ticks_frequency)
-{
-	(void)plugin;
-	(void)status;
-	(void)attachment;
-	(void)ticks_frequency;
-}
-
-static struct fb_profiler_session *start_session(struct fb_profiler_plugin *plugin,
-						 struct fb_status *status, const char *description,
-						 const char *options,
-						 struct fb_timestamp_tz timestamp)
-{
-	static const struct fb_profiler_session_vtable vtable = {
-		.version = FB_PROFILER_SESSION_VERSION,
-		.dispose = dispose,
-		.get_id = get_id,
+	static const struct fb_profiler_session_vtable session = {
+		ORACLE_SESSION_COMMON,
+		.dispose = oracle_session_dispose,
 		.get_flags = get_flags,
-		.cancel = cancel,
-		.finish = finish,
 		.define_statement = define_statement,
-		.define_cursor = define_cursor,
 		.define_record_source = define_record_source,
 		.on_request_start = on_request_start,
 		.on_request_finish = on_request_finish,
@@ -236,52 +146,7 @@ static struct fb_profiler_session *start_session(struct fb_profiler_plugin *plug
 		.before_record_source_get_record = before_fetch,
 		.after_record_source_get_record = after_fetch,
 	};
-	static struct fb_profiler_session session = { .vtable = &vtable };
+	static struct oracle_plugin plugin = { .name = ORACLE_PLAN, .session = &session };
 
-	(void)plugin;
-	(void)status;
-	(void)description;
-	(void)options;
-	(void)timestamp;
-	return &session;
-}
-
-static void flush(struct fb_profiler_plugin *plugin, struct fb_status *status)
-{
-	(void)plugin;
-	(void)status;
-}
-
-static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factory,
-						struct fb_status *status, void *config)
-{
-	static const struct fb_profiler_plugin_vtable vtable = {
-		.version = FB_PROFILER_PLUGIN_VERSION,
-		.add_ref = add_ref,
-		.release = release,
-		.set_owner = set_owner,
-		.get_owner = get_owner,
-		.init = init,
-		.start_session = start_session,
-		.flush = flush,
-	};
-	static struct fb_profiler_plugin plugin = { .vtable = &vtable };
-
-	(void)factory;
-	(void)status;
-	(void)config;
-	return &plugin;
-}
-
-void oracle_plan_register(struct fb_master *master)
-{
-	static const struct fb_plugin_factory_vtable vtable = {
-		.version = FB_PLUGIN_FACTORY_VERSION,
-		.create_plugin = create_plugin,
-	};
-	static struct fb_plugin_factory factory = { .vtable = &vtable };
-	struct fb_plugin_manager *manager = master->vtable->get_plugin_manager(master);
-
-	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, ORACLE_PLAN,
-						 &factory);
+	oracle_plugin_register(&plugin, master);
 }

@@ -5,7 +5,7 @@
  */
 #include "oracle.h"
 
-#include "../shim/firebird.h"
+#include "oracle_plugin.h"
 
 #include <string.h>
 
@@ -112,38 +112,26 @@ static void tell_moment(guint64 request_id, unsigned line, unsigned column)
 
 /* ---- The session ---- */
 
+static void begin(void)
+{
+	oracle.statements =
+		g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, free_statement);
+	oracle.requests = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
+	oracle.frames = g_array_new(FALSE, FALSE, sizeof(struct learn_frame));
+}
+
 static void dispose(struct fb_profiler_session *self)
 {
 	g_hash_table_destroy(oracle.statements);
 	g_hash_table_destroy(oracle.requests);
 	g_array_free(oracle.frames, TRUE);
-	g_free(self);
-}
-
-static int64_t get_id(struct fb_profiler_session *self)
-{
-	(void)self;
-	return 1;
+	oracle_session_dispose(self);
 }
 
 static unsigned get_flags(struct fb_profiler_session *self)
 {
 	(void)self;
 	return FB_PROFILER_BEFORE_EVENTS;
-}
-
-static void cancel(struct fb_profiler_session *self, struct fb_status *status)
-{
-	(void)self;
-	(void)status;
-}
-
-static void finish(struct fb_profiler_session *self, struct fb_status *status,
-		   struct fb_timestamp_tz timestamp)
-{
-	(void)self;
-	(void)status;
-	(void)timestamp;
 }
 
 static void define_statement(struct fb_profiler_session *self, struct fb_status *status,
@@ -180,17 +168,6 @@ static void define_statement2(struct fb_profiler_session *self, struct fb_status
 	(void)schema_name;
 	define_statement(self, status, statement_id, parent_statement_id, type, package_name,
 			 routine_name, sql_text);
-}
-
-static void define_cursor(struct fb_profiler_session *self, int64_t statement_id,
-			  unsigned cursor_id, const char *name, unsigned line, unsigned column)
-{
-	(void)self;
-	(void)statement_id;
-	(void)cursor_id;
-	(void)name;
-	(void)line;
-	(void)column;
 }
 
 static void define_record_source(struct fb_profiler_session *self, int64_t statement_id,
@@ -258,60 +235,13 @@ static void before_record_source(struct fb_profiler_session *self, int64_t state
 	tell_moment((guint64)request_id, 0, 0);
 }
 
-/* ---- The plugin ---- */
-
-struct plugin {
-	struct fb_profiler_plugin interface;
-	gint references;
-	void *owner;
-};
-
-static void add_ref(struct fb_profiler_plugin *self)
+void oracle_profiler_register(struct fb_master *master)
 {
-	g_atomic_int_inc(&((struct plugin *)self)->references);
-}
-
-static int release(struct fb_profiler_plugin *self)
-{
-	if (!g_atomic_int_dec_and_test(&((struct plugin *)self)->references))
-		return 1;
-	g_free(self);
-	return 0;
-}
-
-static void set_owner(struct fb_profiler_plugin *self, void *owner)
-{
-	((struct plugin *)self)->owner = owner;
-}
-
-static void *get_owner(struct fb_profiler_plugin *self)
-{
-	return ((struct plugin *)self)->owner;
-}
-
-static void init(struct fb_profiler_plugin *self, struct fb_status *status,
-		 struct fb_attachment *attachment, uint64_t ticks_frequency)
-{
-	(void)self;
-	(void)status;
-	(void)attachment;
-	(void)ticks_frequency;
-}
-
-static struct fb_profiler_session *start_session(struct fb_profiler_plugin *self,
-						 struct fb_status *status, const char *description,
-						 const char *options,
-						 struct fb_timestamp_tz timestamp)
-{
-	static const struct fb_profiler_session_vtable vtable = {
-		.version = FB_PROFILER_SESSION_VERSION,
+	static const struct fb_profiler_session_vtable session = {
+		ORACLE_SESSION_COMMON,
 		.dispose = dispose,
-		.get_id = get_id,
 		.get_flags = get_flags,
-		.cancel = cancel,
-		.finish = finish,
 		.define_statement = define_statement,
-		.define_cursor = define_cursor,
 		.define_record_source = define_record_source,
 		.on_request_start = on_request_start,
 		.on_request_finish = on_request_finish,
@@ -320,59 +250,9 @@ static struct fb_profiler_session *start_session(struct fb_profiler_plugin *self
 		.before_record_source_get_record = before_record_source,
 		.define_statement2 = define_statement2,
 	};
-	struct fb_profiler_session *session = g_new0(struct fb_profiler_session, 1);
+	static struct oracle_plugin plugin = { .name = ORACLE_PROFILER,
+					       .session = &session,
+					       .begin = begin };
 
-	(void)self;
-	(void)status;
-	(void)description;
-	(void)options;
-	(void)timestamp;
-	session->vtable = &vtable;
-	oracle.statements =
-		g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, free_statement);
-	oracle.requests = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
-	oracle.frames = g_array_new(FALSE, FALSE, sizeof(struct learn_frame));
-	return session;
-}
-
-static void flush(struct fb_profiler_plugin *self, struct fb_status *status)
-{
-	(void)self;
-	(void)status;
-}
-
-static struct fb_profiler_plugin *create_plugin(struct fb_plugin_factory *factory,
-						struct fb_status *status, void *config)
-{
-	static const struct fb_profiler_plugin_vtable vtable = {
-		.version = FB_PROFILER_PLUGIN_VERSION,
-		.add_ref = add_ref,
-		.release = release,
-		.set_owner = set_owner,
-		.get_owner = get_owner,
-		.init = init,
-		.start_session = start_session,
-		.flush = flush,
-	};
-	struct plugin *plugin = g_new0(struct plugin, 1);
-
-	(void)factory;
-	(void)status;
-	(void)config;
-	plugin->interface.vtable = &vtable;
-	plugin->references = 1;
-	return &plugin->interface;
-}
-
-void oracle_profiler_register(struct fb_master *master)
-{
-	static const struct fb_plugin_factory_vtable vtable = {
-		.version = FB_PLUGIN_FACTORY_VERSION,
-		.create_plugin = create_plugin,
-	};
-	static struct fb_plugin_factory factory = { .vtable = &vtable };
-	struct fb_plugin_manager *manager = master->vtable->get_plugin_manager(master);
-
-	manager->vtable->register_plugin_factory(manager, FB_PLUGIN_TYPE_PROFILER, ORACLE_PROFILER,
-						 &factory);
+	oracle_plugin_register(&plugin, master);
 }
