@@ -25,4 +25,21 @@ static inline int run_suite(Suite *suite)
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/*
+ * A whole program of tests that all have the same fixture: `tests` ends with NULL.  Each test runs in a
+ * process of its own, and set_up() and tear_down(), which may be NULL, with it.
+ */
+static inline int run_tests(const char *name, SFun set_up, SFun tear_down,
+			    const TTest *const *tests)
+{
+	Suite *suite = suite_create(name);
+	TCase *tcase = tcase_create(name);
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	for (; *tests; tests++)
+		tcase_add_test(tcase, *tests);
+	suite_add_tcase(suite, tcase);
+	return run_suite(suite);
+}
+
 #endif

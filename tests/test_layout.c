@@ -240,18 +240,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("layout");
-	TCase *tcase = tcase_create("layout");
+	const TTest *const tests[] = { sums,	identity, saved_is_loaded, directories, missing,
+				       foreign, damaged,  incomplete,	   NULL };
 
-	tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
-	tcase_add_test(tcase, sums);
-	tcase_add_test(tcase, identity);
-	tcase_add_test(tcase, saved_is_loaded);
-	tcase_add_test(tcase, directories);
-	tcase_add_test(tcase, missing);
-	tcase_add_test(tcase, foreign);
-	tcase_add_test(tcase, damaged);
-	tcase_add_test(tcase, incomplete);
-	suite_add_tcase(suite, tcase);
-	return run_suite(suite);
+	return run_tests("layout", scratch_make, scratch_remove, tests);
 }

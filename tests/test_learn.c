@@ -361,14 +361,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("learn");
-	TCase *tcase = tcase_create("learn");
+	const TTest *const tests[] = { finds_all, verifies, idle, refuses, without_moments, NULL };
 
-	tcase_add_test(tcase, finds_all);
-	tcase_add_test(tcase, verifies);
-	tcase_add_test(tcase, idle);
-	tcase_add_test(tcase, refuses);
-	tcase_add_test(tcase, without_moments);
-	suite_add_tcase(suite, tcase);
-	return run_suite(suite);
+	return run_tests("learn", NULL, NULL, tests);
 }

@@ -51,6 +51,13 @@ static void refuse(const char *text, const char *first, const char *second, cons
 	ck_assert_int_eq(options.clock, before.clock);
 }
 
+/* The value that the text gives an option. */
+#define ACCEPT(text, option, value)                      \
+	do {                                             \
+		accept(text);                            \
+		ck_assert_int_eq(options.option, value); \
+	} while (0)
+
 START_TEST(defaults)
 {
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
@@ -112,14 +119,11 @@ START_TEST(mode)
 {
 	static const char all[] = "SAMPLED, COARSE, MEASURED, CLOCK or PASSIVE";
 
-	accept("MODE=COARSE");
-	ck_assert_int_eq(options.mode, LOG_MODE_COARSE);
+	ACCEPT("MODE=COARSE", mode, LOG_MODE_COARSE);
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
-	accept("MODE=SAMPLED");
-	ck_assert_int_eq(options.mode, LOG_MODE_SAMPLED);
+	ACCEPT("MODE=SAMPLED", mode, LOG_MODE_SAMPLED);
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
-	accept("MODE=MEASURED");
-	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
+	ACCEPT("MODE=MEASURED", mode, LOG_MODE_MEASURED);
 	ck_assert_uint_eq(options.interval, 0);
 	refuse("MODE=FAST", "MODE=FAST", all, NULL);
 	refuse("MODE", "MODE without a value", all, NULL);
@@ -181,13 +185,10 @@ START_TEST(interval_after_measured)
 	/* So PLUGIN_OPTIONS of a session can overrule those of the server. */
 	options_init(&options);
 	ck_assert(options_parse(&options, "FBPROF_OPTIONS", "MODE=MEASURED", error));
-	accept("DETAILED_REQUESTS");
-	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
-	accept("MODE=COARSE");
-	ck_assert_int_eq(options.mode, LOG_MODE_COARSE);
+	ACCEPT("DETAILED_REQUESTS", mode, LOG_MODE_MEASURED);
+	ACCEPT("MODE=COARSE", mode, LOG_MODE_COARSE);
 	ck_assert_uint_eq(options.interval, SAMPLER_INTERVAL_DEFAULT);
-	accept("SAMPLING_INTERVAL=0");
-	ck_assert_int_eq(options.mode, LOG_MODE_MEASURED);
+	ACCEPT("SAMPLING_INTERVAL=0", mode, LOG_MODE_MEASURED);
 	refuse("MODE=COARSE,NONSENSE", "NONSENSE", NULL, NULL);
 }
 END_TEST
@@ -234,12 +235,9 @@ END_TEST
 
 START_TEST(sql_text)
 {
-	accept("SQL_TEXT=HASH");
-	ck_assert_int_eq(options.sql_text, SQL_TEXT_HASH);
-	accept("SQL_TEXT=OFF");
-	ck_assert_int_eq(options.sql_text, SQL_TEXT_OFF);
-	accept("SQL_TEXT=FULL");
-	ck_assert_int_eq(options.sql_text, SQL_TEXT_FULL);
+	ACCEPT("SQL_TEXT=HASH", sql_text, SQL_TEXT_HASH);
+	ACCEPT("SQL_TEXT=OFF", sql_text, SQL_TEXT_OFF);
+	ACCEPT("SQL_TEXT=FULL", sql_text, SQL_TEXT_FULL);
 	refuse("SQL_TEXT=ON", "SQL_TEXT=ON", "FULL, HASH or OFF", NULL);
 	refuse("SQL_TEXT", "SQL_TEXT without a value", NULL, NULL);
 	refuse("SQL_TEXT=FULL HASH", "FULL HASH", NULL, NULL);
@@ -248,12 +246,9 @@ END_TEST
 
 START_TEST(clock_to_measure_with)
 {
-	accept("CLOCK=TSC");
-	ck_assert_int_eq(options.clock, TICK_CLOCK_TSC);
-	accept("clock=system");
-	ck_assert_int_eq(options.clock, TICK_CLOCK_SYSTEM);
-	accept("CLOCK=AUTO");
-	ck_assert_int_eq(options.clock, TICK_CLOCK_AUTO);
+	ACCEPT("CLOCK=TSC", clock, TICK_CLOCK_TSC);
+	ACCEPT("clock=system", clock, TICK_CLOCK_SYSTEM);
+	ACCEPT("CLOCK=AUTO", clock, TICK_CLOCK_AUTO);
 	refuse("CLOCK=RDTSC", "CLOCK=RDTSC", "AUTO, TSC or SYSTEM", NULL);
 	refuse("CLOCK", "CLOCK without a value", NULL, NULL);
 	refuse("CLOCK=", "CLOCK=", "AUTO", NULL);
@@ -384,28 +379,25 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("options");
-	TCase *tcase = tcase_create("options");
+	const TTest *const tests[] = { defaults,
+				       interval,
+				       detailed_requests,
+				       mode,
+				       mode_and_interval,
+				       interval_after_measured,
+				       the_stock_profiler,
+				       passive,
+				       sql_text,
+				       clock_to_measure_with,
+				       case_does_not_matter,
+				       white_space,
+				       empty_words,
+				       later_ones_win,
+				       all_or_nothing,
+				       unknown_ones,
+				       overlong_words,
+				       arbitrary_bytes,
+				       NULL };
 
-	tcase_add_checked_fixture(tcase, set_up, NULL);
-	tcase_add_test(tcase, defaults);
-	tcase_add_test(tcase, interval);
-	tcase_add_test(tcase, detailed_requests);
-	tcase_add_test(tcase, mode);
-	tcase_add_test(tcase, mode_and_interval);
-	tcase_add_test(tcase, interval_after_measured);
-	tcase_add_test(tcase, the_stock_profiler);
-	tcase_add_test(tcase, passive);
-	tcase_add_test(tcase, sql_text);
-	tcase_add_test(tcase, clock_to_measure_with);
-	tcase_add_test(tcase, case_does_not_matter);
-	tcase_add_test(tcase, white_space);
-	tcase_add_test(tcase, empty_words);
-	tcase_add_test(tcase, later_ones_win);
-	tcase_add_test(tcase, all_or_nothing);
-	tcase_add_test(tcase, unknown_ones);
-	tcase_add_test(tcase, overlong_words);
-	tcase_add_test(tcase, arbitrary_bytes);
-	suite_add_tcase(suite, tcase);
-	return run_suite(suite);
+	return run_tests("options", set_up, NULL, tests);
 }

@@ -167,16 +167,10 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("outer");
-	TCase *tcase = tcase_create("outer");
+	const TTest *const tests[] = { all_contexts,  of_the_same_attachment,
+				       empty_context, changed,
+				       too_many,      unknown,
+				       NULL };
 
-	tcase_add_checked_fixture(tcase, set_up, NULL);
-	tcase_add_test(tcase, all_contexts);
-	tcase_add_test(tcase, of_the_same_attachment);
-	tcase_add_test(tcase, empty_context);
-	tcase_add_test(tcase, changed);
-	tcase_add_test(tcase, too_many);
-	tcase_add_test(tcase, unknown);
-	suite_add_tcase(suite, tcase);
-	return run_suite(suite);
+	return run_tests("outer", set_up, NULL, tests);
 }
