@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import firebird_env as env
+from server_queries import SETUP
 
 pytest.register_assert_rewrite('prof_tables')
 
@@ -122,3 +123,44 @@ def database(scratch, base_database) -> Path:
 def root(scratch) -> Path:
     """A Firebird root for clients in processes of their own, embedded or not."""
     return env.make_root(scratch / 'root')
+
+
+@pytest.fixture
+def server(scratch, base_database, profiler):
+    """A server under the preload; at its end its log must be as usual."""
+    with env.Server(scratch, preload=profiler) as server:
+        server.database = Path(shutil.copy(base_database, scratch / 'test.fdb'))
+        yield server
+        server.check_log()
+
+
+@pytest.fixture(scope='session')
+def queries_database(session_scratch, base_database) -> Path:
+    """The base database with what the queries of server_queries.py need."""
+    database = Path(shutil.copy(base_database, session_scratch / 'queries.fdb'))
+    root = env.make_root(session_scratch / 'queries-root')
+    env.isql(root, f"connect '{database}';\nset term ^;\n{SETUP}\ncommit^\n")
+    return database
+
+
+@pytest.fixture(params=['Super', 'Classic'])
+def server_of_each_mode(request, scratch, queries_database, profiler):
+    """As server(), with the queries' database."""
+    with env.Server(scratch, request.param, preload=profiler) as server:
+        server.database = Path(shutil.copy(queries_database, scratch / 'test.fdb'))
+        yield server
+        server.check_log()
+
+
+@pytest.fixture
+def attach(server, root):
+    """attach() → another attachment to the server's database; closed at the end, if the test hasn't."""
+    attachments = []
+
+    def attach():
+        attachments.append(env.Attachment(server.dsn(server.database), root))
+        return attachments[-1]
+
+    yield attach
+    for attachment in attachments:
+        attachment.close()

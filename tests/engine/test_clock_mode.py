@@ -10,9 +10,8 @@ import pytest
 import firebird_env as env
 import prof_tables
 from test_exact import Outcome, check_stock, compare, young_clock  # noqa: F401
-from test_server import (fetches_by_statement, only, prepared_database, process_of, profiler_traces, run_at_once,
-                         run_queries, session_of, tables_of)
-from test_truth import first_good_try, requests_of
+from test_server import fetches_by_statement, only, process_of, profiler_traces, run_at_once, session_of, tables_of
+from test_truth import check_shares_of_two_loops, first_good_try, requests_of
 
 CLOCK = 'MODE=CLOCK'
 
@@ -68,19 +67,8 @@ def run_timed(scratch, database, root, profiler, scenario, options, attempt):
 @pytest.mark.parametrize('options', [CLOCK, f'{CLOCK},SAMPLING_INTERVAL=1000,DETAILED_REQUESTS'])
 def test_shares_of_two_loops(scratch, database, root, profiler, options):
     """Within 3 points of the truth; the stock clock is off by twenty."""
-
-    def attempt_once(attempt):
-        timing, tables = run_timed(scratch, database, root, profiler, 'two_loops', options, attempt)
-        first, second = timing['alone']
-        truth = first / (first + second)
-        statement_id = requests_of(tables, timing['text'])[0]['statement_id']
-        lines = {row['line_num']: row['total_elapsed_time'] for row in tables['psql_stats']
-                 if row['statement_id'] == statement_id}
-        mine, other = lines[9] + lines[10], lines[11] + lines[12]
-        share = mine / (mine + other)
-        return abs(share - truth) <= 0.03, f'share {share:.4f}, in truth {truth:.4f} ({first:.4f} s, {second:.4f} s)'
-
-    first_good_try(attempt_once, 'the share of the first loop is off by more than 3 points')
+    check_shares_of_two_loops(lambda attempt: run_timed(scratch, database, root, profiler, 'two_loops', options,
+                                                        attempt))
 
 
 @pytest.mark.parametrize('scenario', ['psql_loop', 'cursor_loop', 'sleeping_client', 'failing_then_idle'])
@@ -118,26 +106,9 @@ def test_exit_within_a_session(scratch, database, profiler):
 
 # Servers ------------------------------------------------------------------------------------------
 
-@pytest.fixture(params=['Super', 'Classic'])
-def server(request, scratch, base_database, profiler):
-    with env.Server(scratch, request.param, preload=profiler) as server:
-        server.database = prepared_database(scratch, base_database)
-        yield server
-        server.check_log()
-
-
 @pytest.fixture
-def attach(server, root):
-    """attach() → another attachment to the server's database; closed at the end, if the test hasn't."""
-    attachments = []
-
-    def attach():
-        attachments.append(env.Attachment(server.dsn(server.database), root))
-        return attachments[-1]
-
-    yield attach
-    for attachment in attachments:
-        attachment.close()
+def server(server_of_each_mode):
+    return server_of_each_mode
 
 
 def snapshot(attach) -> prof_tables.Tables:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -62,14 +61,6 @@ class Crowd:
             self.process.kill()
             self.process.wait()
             self.process.stdout.close()
-
-
-@pytest.fixture
-def server(scratch, base_database, profiler):
-    with env.Server(scratch, preload=profiler) as server:
-        server.database = Path(shutil.copy(base_database, scratch / 'test.fdb'))
-        yield server
-        server.check_log()
 
 
 def tables_of(server, name: str) -> prof_tables.Tables:

@@ -13,26 +13,18 @@ import pytest
 
 import firebird_env as env
 import prof_tables
-from server_queries import SETUP
 
 ATTACHMENTS = 16
 SESSIONS = 200
 
 
-def prepared_database(directory: Path, base_database: Path) -> Path:
-    database = Path(shutil.copy(base_database, directory / 'test.fdb'))
-    root = env.make_root(directory / 'setup-root')
-    env.isql(root, f"connect '{database}';\nset term ^;\n{SETUP}\ncommit^\n")
-    return database
-
-
 @pytest.fixture(scope='module')
-def plain_server(session_scratch, base_database):
+def plain_server(session_scratch, queries_database):
     """A stock server, without the preload."""
     directory = session_scratch / 'server-plain'
     directory.mkdir()
     with env.Server(directory) as server:
-        server.database = prepared_database(directory, base_database)
+        server.database = Path(shutil.copy(queries_database, directory / 'test.fdb'))
         yield server
 
 
@@ -42,26 +34,9 @@ def true_results(plain_server):
     return run_queries(plain_server, plain_server.root)[0]
 
 
-@pytest.fixture(params=['Super', 'Classic'])
-def server(request, scratch, base_database, profiler):
-    with env.Server(scratch, request.param, preload=profiler) as server:
-        server.database = prepared_database(scratch, base_database)
-        yield server
-        server.check_log()
-
-
 @pytest.fixture
-def attach(server, root):
-    """attach() → another attachment to the server's database; closed at the end, if the test hasn't."""
-    attachments = []
-
-    def attach():
-        attachments.append(env.Attachment(server.dsn(server.database), root))
-        return attachments[-1]
-
-    yield attach
-    for attachment in attachments:
-        attachment.close()
+def server(server_of_each_mode):
+    return server_of_each_mode
 
 
 def run_queries(server, root, rounds: int = 1, session: str = '', options: str | None = None):

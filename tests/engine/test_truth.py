@@ -123,15 +123,11 @@ def test_all_top_level_requests_add_up(scratch, database, root, profiler, mode):
     first_good_try(attempt_once, 'the sum of top-level requests is off')
 
 
-@pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS',
-                                     'MODE=SAMPLED,SAMPLING_INTERVAL=1000', 'MODE=COARSE',
-                                     'MODE=COARSE,DETAILED_REQUESTS', 'MODE=COARSE,SAMPLING_INTERVAL=1000',
-                                     'MODE=MEASURED', 'MODE=MEASURED,DETAILED_REQUESTS'])
-def test_shares_of_two_loops(scratch, database, root, profiler, options):
-    """Loops alike but for their lengths: each gets the share of time that it has when timed alone, unprofiled."""
+def check_shares_of_two_loops(run_once) -> None:
+    """run_once(attempt) → as run_timed() with the scenario two_loops."""
 
     def attempt_once(attempt):
-        timing, tables = run_timed(scratch, database, root, profiler, 'two_loops', options, attempt)
+        timing, tables = run_once(attempt)
         first, second = timing['alone']
         truth = first / (first + second)
         statement_id = requests_of(tables, timing['text'])[0]['statement_id']
@@ -144,6 +140,16 @@ def test_shares_of_two_loops(scratch, database, root, profiler, options):
                                             f' the lines cover {covered:.3f} of the time')
 
     first_good_try(attempt_once, 'the share of the first loop is off by more than 3 points')
+
+
+@pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS',
+                                     'MODE=SAMPLED,SAMPLING_INTERVAL=1000', 'MODE=COARSE',
+                                     'MODE=COARSE,DETAILED_REQUESTS', 'MODE=COARSE,SAMPLING_INTERVAL=1000',
+                                     'MODE=MEASURED', 'MODE=MEASURED,DETAILED_REQUESTS'])
+def test_shares_of_two_loops(scratch, database, root, profiler, options):
+    """Loops alike but for their lengths: each gets the share of time that it has when timed alone, unprofiled."""
+    check_shares_of_two_loops(lambda attempt: run_timed(scratch, database, root, profiler, 'two_loops', options,
+                                                        attempt))
 
 
 @pytest.mark.parametrize('mode', ['SAMPLED', 'COARSE', 'MEASURED'])

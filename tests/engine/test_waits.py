@@ -6,10 +6,8 @@ scenario has three tries.
 
 from __future__ import annotations
 
-import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -29,14 +27,6 @@ begin
 end"""
 
 UPDATE = 'update dept set name = name where id = 1'
-
-
-@pytest.fixture
-def server(scratch, base_database, profiler):
-    with env.Server(scratch, preload=profiler) as server:
-        server.database = Path(shutil.copy(base_database, scratch / 'test.fdb'))
-        yield server
-        server.check_log()
 
 
 def run_against_lock(server, root, options: str, text: str) -> float:
