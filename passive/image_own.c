@@ -1,9 +1,9 @@
 #include "image_own.h"
+#include "memory.h"
 
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 struct search {
@@ -47,9 +47,7 @@ bool own_image_has(const struct own_image *image, uint64_t address)
 
 bool own_image_read(uint64_t address, void *to, size_t size)
 {
-	struct iovec local = { to, size }, remote = { (void *)address, size };
-
-	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
+	return memory_load(getpid(), address, to, size);
 }
 
 /* ---- Methods ---- */

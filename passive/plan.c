@@ -1,5 +1,6 @@
 #include "plan.h"
 
+#include "memory.h"
 #include "position.h"
 
 #include <stdio.h>
@@ -171,13 +172,11 @@ static bool is_method(const struct plan *plan, const struct plan_source *source)
 {
 	const struct layout_plan_function *function = &plan->layout.plan[source->function];
 	uint64_t method;
-	struct iovec local = { &method, sizeof(method) };
-	struct iovec remote = { (void *)(source->type + 8 * (uint64_t)function->slot),
-				sizeof(method) };
 
 	if (function->slot < 0)
 		return true;
-	return process_vm_readv(plan->process, &local, 1, &remote, 1, 0) == sizeof(method) &&
+	return memory_load(plan->process, source->type + 8 * (uint64_t)function->slot, &method,
+			   sizeof(method)) &&
 	       method == plan->base + function->start && find_type(plan, source->type - plan->base);
 }
 

@@ -1,4 +1,5 @@
 #include "stack.h"
+#include "memory.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -189,13 +190,6 @@ struct stack_unwinder {
 /* No module has larger ones (libEngine13: 3 MB); a damaged header must not have us take all memory. */
 #define TABLES_MAX (64u << 20)
 
-static bool read_there(pid_t process, uint64_t address, void *to, size_t size)
-{
-	struct iovec local = { to, size }, remote = { (void *)address, size };
-
-	return process_vm_readv(process, &local, 1, &remote, 1, 0) == (ssize_t)size;
-}
-
 static void copy_tables(pid_t process, struct module *module, uint64_t bias,
 			const Elf64_Phdr *segment)
 {
@@ -205,7 +199,7 @@ static void copy_tables(pid_t process, struct module *module, uint64_t bias,
 	if (!module->copy)
 		return;
 	module->tables = bias + segment->p_vaddr;
-	if (read_there(process, module->tables, module->copy, segment->p_filesz))
+	if (memory_load(process, module->tables, module->copy, segment->p_filesz))
 		module->tables_size = segment->p_filesz;
 }
 
@@ -216,11 +210,11 @@ static void examine_module(pid_t process, struct module *module)
 	uint64_t bias = module->start;
 
 	module->examined = true;
-	if (!read_there(process, module->start, &header, sizeof(header)) ||
+	if (!memory_load(process, module->start, &header, sizeof(header)) ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    header.e_phentsize != sizeof(segments[0]) || header.e_phnum > 32 ||
-	    !read_there(process, module->start + header.e_phoff, segments,
-			header.e_phnum * sizeof(segments[0])))
+	    !memory_load(process, module->start + header.e_phoff, segments,
+			 header.e_phnum * sizeof(segments[0])))
 		return;
 	for (int i = header.e_phnum - 1; i >= 0; i--) {
 		if (segments[i].p_type == PT_GNU_EH_FRAME)
@@ -401,7 +395,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 		memcpy(value, module->copy + place, sizeof(*value));
 		return 0;
 	}
-	return read_there(unwinder->process, address, value, sizeof(*value)) ? 0 : -UNW_EINVAL;
+	return memory_load(unwinder->process, address, value, sizeof(*value)) ? 0 : -UNW_EINVAL;
 }
 
 static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write,
