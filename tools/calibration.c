@@ -10,12 +10,12 @@
 #include "calibration_sql.h"
 #include "calibration_stacks.h"
 #include "client.h"
+#include "engine_module.h"
 #include "oracle.h"
 #include "oracle_plan.h"
 
 #include <fcntl.h>
 #include <glib.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,31 +66,11 @@ struct state {
 
 /* ---- The engine's TLS block ---- */
 
-struct tls_block {
-	const char *engine;
-	uint64_t address, size;
-};
-
-static int find_tls(struct dl_phdr_info *info, size_t size, void *data)
-{
-	struct tls_block *block = data;
-
-	(void)size;
-	if (strcmp(info->dlpi_name, block->engine) != 0)
-		return 0;
-	block->address = (uint64_t)(uintptr_t)info->dlpi_tls_data;
-	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-		if (info->dlpi_phdr[i].p_type == PT_TLS)
-			block->size = info->dlpi_phdr[i].p_memsz;
-	}
-	return 1;
-}
-
 /* The calling thread's; false if the engine is not loaded or has none in this thread yet. */
-static bool own_tls(const struct state *state, struct tls_block *block)
+static bool own_tls(const struct state *state, struct engine_module *module)
 {
-	*block = (struct tls_block){ .engine = state->calibration->engine };
-	return dl_iterate_phdr(find_tls, block) == 1 && block->address && block->size;
+	return engine_module_find(state->calibration->engine, module) && module->tls &&
+	       module->tls_size;
 }
 
 /* ---- Messages ---- */
@@ -138,17 +118,6 @@ static void check_idle(struct state *state, uint64_t tls)
 
 /* ---- Databases ---- */
 
-static bool define(struct client_attachment *attachment, const char *const *definitions,
-		   char **error)
-{
-	for (; *definitions; definitions++) {
-		if (!client_execute(attachment, *definitions, error) ||
-		    !client_commit(attachment, error))
-			return false;
-	}
-	return true;
-}
-
 static bool create_database(struct state *state, unsigned number,
 			    const struct calibration_workload *workload, char **error)
 {
@@ -158,7 +127,7 @@ static bool create_database(struct state *state, unsigned number,
 
 	done = client_create_database(state->client, &attachment, database->path, database->user,
 				      error) &&
-	       define(&attachment, workload->definitions, error);
+	       client_execute_all(&attachment, workload->definitions, error);
 	client_detach(&attachment);
 	for (unsigned i = 0; done && i < ATTACHMENTS_BEFORE * (number + 1); i++) {
 		done = client_attach(state->client, &attachment, database->alias, database->user,
@@ -210,7 +179,7 @@ static bool run_statements(struct state *state, struct client_attachment *attach
 static bool attach(struct state *state, const struct scratch_database *database,
 		   struct client_attachment *attachment, struct learn_moment *moment, char **error)
 {
-	struct tls_block block;
+	struct engine_module module;
 	char *id;
 
 	if (!client_attach(state->client, attachment, database->alias, database->user, error))
@@ -220,13 +189,13 @@ static bool attach(struct state *state, const struct scratch_database *database,
 			  error);
 	if (!id)
 		return false;
-	if (!own_tls(state, &block)) {
+	if (!own_tls(state, &module)) {
 		*error = g_strdup("the engine keeps nothing in thread-local storage: fbprof can't "
 				  "read this engine's position");
 		g_free(id);
 		return false;
 	}
-	*moment = (struct learn_moment){ .tls = block.address,
+	*moment = (struct learn_moment){ .tls = module.tls,
 					 .attachment_id = g_ascii_strtoull(id, NULL, 10),
 					 .user = database->user,
 					 .database = database->path };
@@ -583,18 +552,18 @@ static void learn_plans(struct state *state, struct layout *layout)
 static bool calibrate_with(struct state *state, struct layout *layout, char **error)
 {
 	char engine[sizeof(layout->engine)];
-	struct tls_block block;
+	struct engine_module module;
 
 	if (!create_databases(state, error) || !ask_engine(state, layout, error))
 		return false;
 	memcpy(engine, layout->engine, sizeof(engine));
-	if (!own_tls(state, &block)) {
+	if (!own_tls(state, &module)) {
 		*error = g_strdup_printf(
 			"it was not this file that Firebird loaded, or it keeps nothing in "
 			"thread-local storage: fbprof can't read this engine's position");
 		return false;
 	}
-	state->learner = learner_new(block.size);
+	state->learner = learner_new(module.tls_size);
 	if (!learn(state, error) || !verify(state, layout, error))
 		return false;
 	learn_plans(state, layout);

@@ -4,11 +4,10 @@
  */
 #include "calibration_plan.h"
 
+#include "engine_module.h"
 #include "oracle_plan.h"
 
 #include <glib.h>
-#include <link.h>
-#include <string.h>
 
 #define OWNER	       "SYSDBA"
 #define VERIFIED_LEAST 2000 /* events */
@@ -188,17 +187,6 @@ static const char *const verifying[] = {
 	"rdb$profiler.start_session('calibration', null, null, '" ORACLE_PLAN "'); end"
 #define FINISH_SESSION "execute procedure rdb$profiler.finish_session"
 
-static bool execute_all(struct client_attachment *attachment, const char *const *statements,
-			char **error)
-{
-	for (; *statements; statements++) {
-		if (!client_execute(attachment, *statements, error) ||
-		    !client_commit(attachment, error))
-			return false;
-	}
-	return true;
-}
-
 /* A workload on a fresh database, whose events the learner is told. */
 static bool run(const struct client *client, const char *directory, const char *name,
 		const char *const *statements, struct learn_plan *learn, char **error)
@@ -206,39 +194,18 @@ static bool run(const struct client *client, const char *directory, const char *
 	struct client_attachment attachment = { .client = client };
 	char *path = g_strdup_printf("%s/%s.fdb", directory, name);
 	bool done = client_create_database(client, &attachment, path, OWNER, error) &&
-		    execute_all(&attachment, definitions, error) &&
+		    client_execute_all(&attachment, definitions, error) &&
 		    client_execute(&attachment, START_SESSION, error);
 
 	if (done) {
 		oracle_plan_watch(learn);
-		done = execute_all(&attachment, statements, error);
+		done = client_execute_all(&attachment, statements, error);
 		oracle_plan_watch(NULL);
 		done = done && client_execute(&attachment, FINISH_SESSION, error);
 	}
 	client_detach(&attachment);
 	g_free(path);
 	return done;
-}
-
-struct engine_code {
-	const char *engine;
-	const void *address;
-};
-
-static int find_code(struct dl_phdr_info *info, size_t size, void *data)
-{
-	struct engine_code *code = data;
-
-	(void)size;
-	if (strcmp(info->dlpi_name, code->engine) != 0)
-		return 0;
-	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-
-		if (segment->p_type == PT_LOAD && segment->p_flags & PF_X)
-			code->address = (const void *)(info->dlpi_addr + segment->p_vaddr);
-	}
-	return 1;
 }
 
 static bool learn_and_verify(const struct client *client, const char *directory,
@@ -269,13 +236,13 @@ static bool learn_and_verify(const struct client *client, const char *directory,
 bool calibrate_plan(const struct client *client, const char *engine, const char *directory,
 		    struct layout *layout, char **error)
 {
-	struct engine_code code = { .engine = engine };
+	struct engine_module module;
 	char sentence[LAYOUT_ERROR_SIZE];
 	struct learn_plan *learn;
 	bool done;
 
-	dl_iterate_phdr(find_code, &code);
-	learn = learn_plan_new(code.address, sentence);
+	engine_module_find(engine, &module);
+	learn = learn_plan_new(module.code, sentence);
 	if (!learn) {
 		*error = g_strdup(sentence);
 		return false;

@@ -6,9 +6,9 @@
 
 #include "../passive/learn_steps.h"
 #include "../passive/memory.h"
+#include "engine_module.h"
 
 #include <glib.h>
-#include <link.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -130,29 +130,6 @@ struct worker {
 	char *error;
 };
 
-struct tls_block {
-	const char *engine;
-	uint64_t address;
-	const void *code;
-};
-
-static int find_engine(struct dl_phdr_info *info, size_t size, void *data)
-{
-	struct tls_block *block = data;
-
-	(void)size;
-	if (strcmp(info->dlpi_name, block->engine) != 0)
-		return 0;
-	block->address = (uint64_t)(uintptr_t)info->dlpi_tls_data;
-	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-
-		if (segment->p_type == PT_LOAD && segment->p_flags & PF_X)
-			block->code = (const void *)(info->dlpi_addr + segment->p_vaddr);
-	}
-	return 1;
-}
-
 struct turn {
 	struct worker *worker;
 	const char *sql;
@@ -174,12 +151,12 @@ static gpointer work(gpointer data)
 {
 	struct worker *worker = data;
 	struct client_attachment attachment = { .client = worker->client };
-	struct tls_block block = { .engine = worker->engine };
+	struct engine_module module;
 	bool done = client_attach(worker->client, &attachment, worker->path, OWNER, &worker->error);
 	const char *sql;
 
-	dl_iterate_phdr(find_engine, &block);
-	worker->tls = block.address;
+	engine_module_find(worker->engine, &module);
+	worker->tls = module.tls;
 	worker->id = gettid();
 	atomic_store(&worker->ready, true);
 	while (done && (sql = atomic_load(&worker->sql))) {
@@ -300,21 +277,6 @@ static bool sample_all(struct worker *worker, struct client_attachment *attachme
 
 /* ---- The whole ---- */
 
-static bool create(const struct client *client, const char *path,
-		   struct client_attachment *attachment, char **error)
-{
-	const char *const *definition = definitions;
-
-	if (!client_create_database(client, attachment, path, OWNER, error))
-		return false;
-	for (; *definition; definition++) {
-		if (!client_execute(attachment, *definition, error) ||
-		    !client_commit(attachment, error))
-			return false;
-	}
-	return true;
-}
-
 static bool judge(const struct learn_steps *learn, struct layout *layout, char **error)
 {
 	char sentence[LAYOUT_ERROR_SIZE];
@@ -337,13 +299,13 @@ static bool judge(const struct learn_steps *learn, struct layout *layout, char *
 static bool learn_and_verify(struct worker *worker, struct client_attachment *attachment,
 			     struct layout *layout, char **error)
 {
-	struct tls_block block = { .engine = worker->engine };
+	struct engine_module module;
 	char sentence[LAYOUT_ERROR_SIZE];
 	struct learn_steps *learn;
 	bool done;
 
-	dl_iterate_phdr(find_engine, &block);
-	learn = learn_steps_new(block.code, sentence);
+	engine_module_find(worker->engine, &module);
+	learn = learn_steps_new(module.code, sentence);
 	if (!learn) {
 		*error = g_strdup(sentence);
 		return false;
@@ -371,7 +333,8 @@ bool calibrate_stacks(const struct client *client, const char *engine, const cha
 
 	*error = NULL;
 	sigaction(SIGUSR2, &action, NULL);
-	done = create(client, path, &attachment, error) &&
+	done = client_create_database(client, &attachment, path, OWNER, error) &&
+	       client_execute_all(&attachment, definitions, error) &&
 	       learn_and_verify(&worker, &attachment, layout, error);
 	if (!done && !*error)
 		*error = g_strdup(worker.error ? worker.error : "nothing could be executed");

@@ -210,6 +210,17 @@ bool client_commit(struct client_attachment *attachment, char **error)
 	       failed(client, status, "commit", error);
 }
 
+bool client_execute_all(struct client_attachment *attachment, const char *const *statements,
+			char **error)
+{
+	for (; *statements; statements++) {
+		if (!client_execute(attachment, *statements, error) ||
+		    !client_commit(attachment, error))
+			return false;
+	}
+	return true;
+}
+
 void client_rollback(struct client_attachment *attachment)
 {
 	status_vector status;

@@ -33,6 +33,10 @@ bool client_attach(const struct client *client, struct client_attachment *attach
 bool client_execute(struct client_attachment *attachment, const char *sql, char **error);
 bool client_commit(struct client_attachment *attachment, char **error);
 
+/* Executes statements up to NULL, each in a transaction of its own. */
+bool client_execute_all(struct client_attachment *attachment, const char *const *statements,
+			char **error);
+
 /*
  * The first row's only column, a VARCHAR; NULL if it failed, "" if there is no row or it is null.
  */
