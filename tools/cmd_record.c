@@ -146,8 +146,8 @@ const struct command command_record = {
 	.name = "record",
 	.summary = "Profile a running server from outside, without a restart or a session",
 	.help = "Looks where each attachment's thread is, some times a millisecond or a second, in the\n"
-		"server's own memory: nothing is stopped or changed there.  Needs the right to trace the\n"
-		"process (its user, or root), and what `fbprof calibrate` has learnt of its engine.\n"
+		"server's own memory: nothing is changed there.  Needs the right to trace the process (its\n"
+		"user, or root), and what `fbprof calibrate` has learnt of its engine.\n"
 		"Children of the process are recorded, too: Classic has one for each connection.",
 	.run = run,
 };

@@ -169,7 +169,7 @@ bool command_parse(const struct command *command, const GOptionEntry *entries, i
 	else if (version)
 		*status = command_print_version();
 	else if (files && !command->arguments)
-		*status = command_misuse("%s: takes no file", *files);
+		*status = command_misuse("%s: nothing but options is taken", *files);
 	else if (!files && command->arguments && *command->arguments != '[')
 		*status = command_misuse("%s", command->missing ?
 						       command->missing :

@@ -67,20 +67,22 @@ enum command_status recording_options_check(const struct recording_options *opti
 
 /* ---- Start and end ---- */
 
-uint64_t recording_now(void)
+static uint64_t read_clock(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+uint64_t recording_now(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
 }
 
 uint64_t recording_cpu_time(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void warn_stopped(const char *sentence)
