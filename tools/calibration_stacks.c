@@ -96,6 +96,7 @@ static const char *const verifying[] = {
 enum {
 	RUNNING,
 	ASKED,
+	COPYING,
 	STOPPED,
 };
 
@@ -106,9 +107,12 @@ static struct {
 
 static void stop_here(int number, siginfo_t *info, void *context)
 {
+	int asked = ASKED;
+
 	(void)number;
 	(void)info;
-	if (atomic_load(&taken.state) != ASKED)
+	/* It may come when nobody waits for it any more. */
+	if (!atomic_compare_exchange_strong(&taken.state, &asked, COPYING))
 		return;
 	stack_of_context(context, &taken.sample);
 	atomic_store(&taken.state, STOPPED);
@@ -226,7 +230,10 @@ static bool take(const struct worker *worker, const struct layout *layout,
 	if (tgkill(getpid(), worker->id, SIGUSR2) != 0)
 		return false;
 	for (unsigned waited = 0; atomic_load(&taken.state) != STOPPED; waited++) {
-		if (waited > PATIENCE_US / 10 || atomic_load(&worker->ended))
+		int asked = ASKED;
+
+		if ((waited > PATIENCE_US / 10 || atomic_load(&worker->ended)) &&
+		    atomic_compare_exchange_strong(&taken.state, &asked, RUNNING))
 			return false;
 		g_usleep(10);
 	}
