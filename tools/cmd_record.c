@@ -80,12 +80,12 @@ static enum command_status record(const struct recording_options *options, const
 				  double duration)
 {
 	struct progress progress = { 0 };
-	enum command_status status, printed;
+	enum command_status status, printed = COMMAND_DONE;
 	uint64_t until, end;
 
 	/* The first one ends the recording, the second one the program. */
 	command_catch_signals(true);
-	progress.recording = recording_new(options, directory);
+	progress.recording = recording_new(options, directory, "--output");
 	if (!progress.recording)
 		return COMMAND_FAILED;
 	progress.start = recording_now();
@@ -98,8 +98,12 @@ static enum command_status record(const struct recording_options *options, const
 		show_progress(&progress);
 	}
 	wipe_progress();
-	printed = print_result(&progress);
 	status = recording_status(progress.recording);
+	/* What failed before anything was seen has no result, and nothing in its log. */
+	if (status == COMMAND_DONE || recording_totals(progress.recording)->samples)
+		printed = print_result(&progress);
+	else
+		unlink(recording_path(progress.recording));
 	recording_free(progress.recording);
 	return status == COMMAND_DONE ? printed : status;
 }

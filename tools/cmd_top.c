@@ -95,7 +95,7 @@ static bool start_recording(struct background *background, const struct recordin
 		g_clear_error(&error);
 		return false;
 	}
-	background->recording = recording_new(options, background->directory);
+	background->recording = recording_new(options, background->directory, "TMPDIR");
 	if (!background->recording) {
 		remove_directory(background);
 		return false;

@@ -21,6 +21,7 @@
 struct recording {
 	struct recorder *recorder;
 	struct targets *targets;
+	int pid;
 	uint64_t due, updated;
 	bool over;
 	enum command_status status;
@@ -97,11 +98,12 @@ static void warn_process(pid_t pid, const char *sentence)
 	command_warn(command_process_name((int)pid, name), "%s", sentence);
 }
 
-static void fail(struct recording *recording, int pid, const char *sentence)
+static void fail(struct recording *recording, const char *sentence)
 {
 	char name[COMMAND_NAME_SIZE];
 
-	recording->status = command_fail(command_process_name(pid, name), "%s", sentence);
+	recording->status =
+		command_fail(command_process_name(recording->pid, name), "%s", sentence);
 }
 
 /* What it is called, for the log's name. */
@@ -123,8 +125,18 @@ static char *absolute(const char *directory)
 			   g_strdup(g_getenv("FBPROF_DIR"));
 }
 
+/* The log's sentences name what a server's directory is named by. */
+static void fail_log(const char *sentence, const char *named_by)
+{
+	char **parts = g_strsplit(sentence, "FBPROF_DIR", -1), *text = g_strjoinv(named_by, parts);
+
+	command_fail(NULL, "%s", text);
+	g_free(text);
+	g_strfreev(parts);
+}
+
 static bool open_recorder(struct recording *recording, const struct recording_options *options,
-			  const char *directory)
+			  const char *directory, const char *named_by)
 {
 	char program[64], error[1024], *where = absolute(directory);
 	const struct recorder_options recorder_options = {
@@ -144,7 +156,7 @@ static bool open_recorder(struct recording *recording, const struct recording_op
 	recording->recorder = recorder_new(&recorder_options, error, sizeof(error));
 	g_free(where);
 	if (!recording->recorder)
-		command_fail(NULL, "%s", error);
+		fail_log(error, directory ? named_by : "FBPROF_DIR");
 	return recording->recorder != NULL;
 }
 
@@ -162,19 +174,22 @@ static bool open_targets(struct recording *recording, const struct recording_opt
 	recording->targets = targets_new(recording->recorder, &targets_options, error);
 	if (recording->targets)
 		return true;
-	fail(recording, options->pid, error);
+	fail(recording, error);
 	/* A log in which nothing was recorded is of no use. */
 	unlink(recorder_path(recording->recorder));
 	return false;
 }
 
-struct recording *recording_new(const struct recording_options *options, const char *directory)
+struct recording *recording_new(const struct recording_options *options, const char *directory,
+				const char *named_by)
 {
 	struct recording *recording = g_new0(struct recording, 1);
 
+	recording->pid = options->pid;
 	/* The default slack of 50 us would make intervals longer. */
 	prctl(PR_SET_TIMERSLACK, 1ul);
-	if (open_recorder(recording, options, directory) && open_targets(recording, options)) {
+	if (open_recorder(recording, options, directory, named_by) &&
+	    open_targets(recording, options)) {
 		recording->due = recording->updated = recording_now();
 		return recording;
 	}
@@ -211,7 +226,7 @@ static void update(struct recording *recording, uint64_t now)
 		return;
 	recording->over = true;
 	if (*error)
-		recording->status = command_fail(NULL, "%s", error);
+		fail(recording, error);
 }
 
 bool recording_run(struct recording *recording, uint64_t until)

@@ -73,10 +73,11 @@ enum command_status recording_options_check(const struct recording_options *opti
 struct recording;
 
 /*
- * `directory`: where the log goes; NULL: as for the library (log_writer.h).  NULL, with a message, if
- * the process can't be recorded.
+ * `directory`: where the log goes; NULL: as for the library (log_writer.h); `named_by`: what the user
+ * has named it by, for messages.  NULL, with a message, if the process can't be recorded.
  */
-struct recording *recording_new(const struct recording_options *options, const char *directory);
+struct recording *recording_new(const struct recording_options *options, const char *directory,
+				const char *named_by);
 
 /* Ends the log. */
 void recording_free(struct recording *recording);
