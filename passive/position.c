@@ -10,7 +10,7 @@
  *
  * Firebird 3 and 4 give a request its id once, when it is made.  There it was active at two sights if it
  * had the same caller at both, and to have ended and begun again in between it would need more time than
- * the sights are apart, unless we were interrupted: then the look counts for nothing.
+ * the sights are apart, unless we were interrupted: a look that takes longer than usual counts for nothing.
  *
  * The addresses for this are those of the last look: of the chain, and of some requests that were the
  * head lately, as short ones come and go faster than anyone could follow them.  If they are no longer
@@ -31,8 +31,12 @@
 #define LIKELY	    2 /* levels of the chain that are likely to be the head, which are read thrice */
 #define SPAN_SIZE   1024
 
-/* Most time that a look may take where ids don't tell starts, in ns a piece: several times the usual. */
-#define PIECE_TIME 1000
+/* Where ids don't tell starts, a look may take so much more time than half of all do. */
+#define SLOW(usual) (3 * (usual) / 2)
+
+/* What a piece of a look takes is guessed to be in ns, and the guess gets better by this part of it. */
+#define PIECE_TIME 256
+#define PIECE_STEP 32
 
 #define WAY_REQUEST    0
 #define WAY_ATTACHMENT 1
@@ -70,6 +74,7 @@ struct passive_ahead {
 	uint32_t chain, count;
 	struct level
 		levels[PASSIVE_DEPTH + SPARE]; /* the chain, outermost first, then spare ones */
+	uint32_t piece_time;		       /* that half of the looks exceed */
 };
 
 /* What a request tells of itself. */
@@ -121,7 +126,11 @@ enum outcome {
 
 struct passive_ahead *passive_ahead_new(void)
 {
-	return calloc(1, sizeof(struct passive_ahead));
+	struct passive_ahead *ahead = calloc(1, sizeof(*ahead));
+
+	if (ahead != NULL)
+		ahead->piece_time = PIECE_TIME;
+	return ahead;
 }
 
 /* Paths and values */
@@ -337,10 +346,16 @@ static uint64_t now_ns(void)
 
 static bool read_in_time(struct look *look)
 {
-	uint64_t began = now_ns(), most = (uint64_t)look->count * PIECE_TIME;
+	uint32_t *piece_time = &look->ahead->piece_time, step = *piece_time / PIECE_STEP + 1;
+	uint64_t began = now_ns(), usual = (uint64_t)look->count * *piece_time, took;
 	bool whole = read_pieces(look);
 
-	look->slow = now_ns() - began > most;
+	took = now_ns() - began;
+	look->slow = took > SLOW(usual);
+	if (took > usual)
+		*piece_time += step;
+	else
+		*piece_time -= step;
 	return whole;
 }
 
@@ -519,17 +534,19 @@ static bool is_doubtful(const struct look *look, struct level *level, const stru
 }
 
 /* Where ids don't tell, the caller's line does: it was the same a little later. */
-static bool callers_stand(const struct look *look, uint64_t caller)
+static enum outcome check_caller(const struct look *look, uint64_t caller)
 {
 	const struct sight *before, *after;
 	uint32_t level;
 
-	if (look->starts || !find_level(look, caller, look->path[0] - 1, &level) ||
-	    level < look->likely)
-		return true;
+	if (look->starts || caller == 0)
+		return LOOK_BUSY;
+	if (!find_level(look, caller, look->path[0] - 1, &level) || level < look->likely)
+		return LOOK_NEW_HEAD;
 	before = &look->before[level];
 	after = &look->after[level - look->likely];
-	return before->line == after->line && before->column == after->column;
+	return before->line == after->line && before->column == after->column ? LOOK_BUSY :
+										LOOK_CHANGED;
 }
 
 static enum outcome trace(struct look *look)
@@ -554,9 +571,8 @@ static enum outcome trace(struct look *look)
 		if (before->caller == 0 &&
 		    is_doubtful(look, &look->ahead->levels[level], after, last))
 			return LOOK_CHANGED;
-		return callers_stand(look, before->caller) ?
-			       trace_callers(look, before->caller, NULL) :
-			       LOOK_CHANGED;
+		outcome = check_caller(look, before->caller);
+		return outcome == LOOK_BUSY ? trace_callers(look, before->caller, NULL) : outcome;
 	}
 	if (!is_same(look, after, last) || after->caller == 0 || after->caller != last->caller ||
 	    !find_level(look, after->caller, level - 1, &caller) || caller < look->likely ||
