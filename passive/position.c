@@ -53,24 +53,35 @@ enum kind {
 	KIND_UNKNOWN,
 	KIND_ANY,
 	KIND_ROUTINE, /* procedure or function: never */
-	KIND_TRIGGER  /* not if it was ever seen with a caller */
+	KIND_TRIGGER  /* only one of the database, as ON CONNECT */
 };
 
 struct level {
 	uint64_t request, statement;
 	enum kind kind;
-	bool called;		 /* it was seen with a caller */
-	unsigned char outermost; /* it went on without one, against its kind: so often */
 };
 
-/* So often, and it is believed. */
-#define OUTERMOST 3
+/*
+ * The outermost request of the chain, which goes on and on without a caller.  A thread that loses its
+ * CPU where a request that is called has none stays there as long as others use it, some 10 ms.
+ */
+struct lone {
+	uint64_t request, id;
+	uint64_t since; /* in ns */
+	uint32_t line;
+	uint32_t moves; /* so often the line changed */
+};
+
+/* So often, or for a trigger so long, and it is believed. */
+#define LONE_MOVES 3
+#define LONE_TIME  50000000
 
 /* Addresses that were right at the last look. */
 struct passive_ahead {
 	bool idle;			  /* the thread was, then */
 	uint64_t way[WAYS][LAYOUT_STEPS]; /* of what leads from the TLS block; 0: unknown */
 	uint64_t attachment;
+	struct lone lone;
 	uint32_t chain, count;
 	struct level
 		levels[PASSIVE_DEPTH + SPARE]; /* the chain, outermost first, then spare ones */
@@ -396,10 +407,8 @@ static bool see_near(struct look *look)
 
 		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
 			return false;
-		if (look->before[i].caller != 0) {
-			ahead->levels[i].called = true;
-			ahead->levels[i].outermost = 0;
-		}
+		if (look->before[i].caller != 0 && request == ahead->lone.request)
+			ahead->lone.request = 0;
 		if (i >= likely &&
 		    (!see(look, request, look->spans[1][i - near], &look->after[i - likely]) ||
 		     !see(look, request, look->spans[2][i - near], &look->last[i - likely])))
@@ -520,17 +529,33 @@ static enum kind kind_of(const struct look *look, uint64_t statement)
  * output, nor for some instructions before it is the head no more.  Only if it goes on and on without
  * one it is outermost.
  */
-static bool is_doubtful(const struct look *look, struct level *level, const struct sight *after,
-			const struct sight *last)
+static bool is_doubtful(const struct look *look, struct level *level, const struct sight *sight)
 {
+	struct lone *lone = &look->ahead->lone;
+
 	if (level->kind == KIND_UNKNOWN)
 		level->kind = kind_of(look, level->statement);
-	if (level->kind == KIND_ANY || (level->kind == KIND_TRIGGER && !level->called))
+	if (level->kind == KIND_ANY)
 		return false;
-	if (level->outermost < OUTERMOST && is_same(look, after, last) && last->caller == 0 &&
-	    after->line != last->line)
-		level->outermost++;
-	return level->outermost < OUTERMOST;
+	if (lone->request != level->request || lone->id != sight->id)
+		*lone = (struct lone){ level->request, sight->id, now_ns(), sight->line, 0 };
+	lone->moves += lone->line != sight->line;
+	lone->line = sight->line;
+	return lone->moves < LONE_MOVES &&
+	       (level->kind == KIND_ROUTINE || now_ns() - lone->since < LONE_TIME);
+}
+
+/* An outermost request that calls another one is active, so it has no caller for certain. */
+static void note_outermost(const struct look *look)
+{
+	struct lone *lone = &look->ahead->lone;
+	const struct sight *sight = look->sights[look->depth - 1];
+	uint64_t request = look->ahead->levels[look->path[look->depth - 1]].request;
+
+	if (look->depth > 1)
+		*lone = (struct lone){ request, sight->id, 0, sight->line, LONE_MOVES };
+	else if (lone->request != request)
+		lone->request = 0;
 }
 
 /* Where ids don't tell, the caller's line does: it was the same a little later. */
@@ -568,8 +593,7 @@ static enum outcome trace(struct look *look)
 	/* Where it waits between two rows, or has ended, it has no caller. */
 	if (is_same(look, before, after) &&
 	    (before->caller == after->caller || after->caller == 0)) {
-		if (before->caller == 0 &&
-		    is_doubtful(look, &look->ahead->levels[level], after, last))
+		if (before->caller == 0 && is_doubtful(look, &look->ahead->levels[level], after))
 			return LOOK_CHANGED;
 		outcome = check_caller(look, before->caller);
 		return outcome == LOOK_BUSY ? trace_callers(look, before->caller, NULL) : outcome;
@@ -719,6 +743,7 @@ static enum outcome look_once(struct look *look, bool in_haste, struct passive_p
 	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
 					    look->way[WAY_REQUEST][0], look->below, position))
 		return LOOK_CHANGED;
+	note_outermost(look);
 	arrange(ahead, look->path, look->depth, NULL, 0);
 	return LOOK_BUSY;
 }
@@ -764,18 +789,14 @@ static bool explore_chain(struct look *look, uint64_t head)
 				 look->spans[0][0], look->size) ||
 		    !see(look, request, look->spans[0][0], &sight))
 			return false;
-		fresh[count++] = (struct level){ .request = request,
-						 .statement = sight.statement,
-						 .called = sight.caller != 0 };
+		fresh[count++] = (struct level){ .request = request, .statement = sight.statement };
 		request = sight.caller;
 	}
 	/* Those that are new need not stay where they were. */
 	for (uint32_t i = 0; i < ahead->count; i++) {
 		for (uint32_t j = 0; j < count; j++) {
-			if (ahead->levels[i].request != fresh[j].request)
-				continue;
-			fresh[j].called |= ahead->levels[i].called;
-			ahead->levels[i].request = 0;
+			if (ahead->levels[i].request == fresh[j].request)
+				ahead->levels[i].request = 0;
 		}
 	}
 	return arrange(ahead, look->path, look->depth, fresh, count);
@@ -820,6 +841,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 			break;
 		if (outcome == LOOK_IDLE || (outcome != LOOK_CHANGED && !explore(&look, outcome))) {
 			thread->ahead->idle = true;
+			thread->ahead->lone.request = 0;
 			return PASSIVE_IDLE;
 		}
 		position->count = 0;

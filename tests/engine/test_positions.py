@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,34 @@ def check_server(scratch: Path, calibration, mode: str) -> None:
             seen = looking.stop()
         check_totals(seen, telltale.check(seen, made), 6)
         server.check_log()
+
+
+# Two lines take turns, then one lasts.
+CONNECTING = ['create trigger connecting on connect as declare i integer = 0;', 'begin', '  while (i < 2000000) do',
+              '    i = i + 1;', '  select count(*) from rdb$fields a, rdb$fields b, rdb$relations c into i;', 'end']
+
+
+@pytest.mark.parametrize('version', ['5.0.4', '3.0.14'])
+def test_trigger_without_caller(scratch, calibrated, version):
+    """One of the database is outermost, and is seen, whether its line changes or not."""
+    calibration = calibrated(version)
+    with env.Server(scratch / 'server', runtime=calibration.runtime) as server:
+        target = server.dsn(scratch / 'own.fdb')
+        env.isql(server.root, f"create database '{scratch / 'own.fdb'}';")
+        stay = start_isql(server.root, target, 'set term ^ ;\n' + '\n'.join(CONNECTING) + '^\ncommit^\nset term ; ^\n')
+        env.wait_until(lambda: 'libEngine' in ''.join(env.mappings(server.pid)), 'the engine is loaded')
+        looking = Looking(server.pid, calibration.cache, 100)
+        for _ in range(3):
+            finish(start_isql(server.root, target, 'select 1 from rdb$database;\n'))
+        seen = looking.stop()
+        finish(stay)
+        server.check_log()
+    lines = Counter()
+    for count, _, frames in seen.positions:
+        if seen.statements[frames[0][0]][:2] == ('trigger', 'CONNECTING'):
+            lines[frames[0][1]] += count
+    assert set(lines) <= set(range(1, 7)), lines
+    assert lines[3] + lines[4] > 50 and lines[5] > 50, lines
 
 
 LONG = os.environ.get('FBPROF_LONG_TESTS') == '1'

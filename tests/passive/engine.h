@@ -8,8 +8,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* If it has a name, it is of a procedure or trigger, which is always called. */
 struct fake_statement {
 	uint64_t id;
+	const char *procedure, *trigger;
 };
 
 struct fake_request {
