@@ -119,6 +119,7 @@ struct look {
 	unsigned char spans[3][NEAR][SPAN_SIZE];
 	struct sight before[PASSIVE_DEPTH + SPARE]; /* the head was read */
 	struct sight after[NEAR], last[NEAR];	    /* from level `likely` on */
+	uint64_t end_lines[LIKELY];		    /* of the chain, from there on */
 	uint32_t near, likely, levels; /* from `near` to `levels` are read with the head */
 
 	/* What was found: the head, and levels from it outwards. */
@@ -329,22 +330,22 @@ static bool end_of_way(const struct look *look, unsigned way, uint64_t *end)
 	return false;
 }
 
-static void add_id(struct look *look, enum layout_fact fact, uint64_t object, uint64_t *id)
+static void add_value(struct look *look, enum layout_fact fact, uint64_t object, uint64_t *value)
 {
 	const struct layout_path *path = &look->layout->path[fact];
 
-	*id = 0;
+	*value = 0;
 	if (object != 0 && is_direct(path))
-		add(look, object + (uint64_t)(int64_t)path->offset[0], id, value_size(path));
+		add(look, object + (uint64_t)(int64_t)path->offset[0], value, value_size(path));
 }
 
-/* An id that is too far away to be read with the rest. */
-static bool complete_id(const struct look *look, enum layout_fact fact, uint64_t object,
-			uint64_t *id)
+/* A value that is too far away to be read with the rest. */
+static bool complete_value(const struct look *look, enum layout_fact fact, uint64_t object,
+			   uint64_t *value)
 {
 	const struct layout_path *path = &look->layout->path[fact];
 
-	return is_direct(path) || value_of(look->process, path, object, id);
+	return is_direct(path) || value_of(look->process, path, object, value);
 }
 
 static uint64_t now_ns(void)
@@ -387,10 +388,13 @@ static bool read_near(struct look *look)
 	for (uint32_t i = likely; i < look->levels; i++)
 		add_span(look, i, look->spans[2][i - near]);
 	for (uint32_t i = near; i < look->levels; i++)
-		add_id(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
-		       &look->statement_ids[i]);
-	add_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
+		add_value(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
+			  &look->statement_ids[i]);
+	add_value(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
 	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
+	for (uint32_t i = likely; !look->starts && i < ahead->chain; i++)
+		add_value(look, LAYOUT_LINE, ahead->levels[i].request,
+			  &look->end_lines[i - likely]);
 	if (!(look->starts ? read_pieces(look) : read_in_time(look)))
 		return false;
 	share_ways(look);
@@ -427,8 +431,8 @@ static bool read_far(struct look *look)
 			uint64_t statement = look->ahead->levels[from + i].statement;
 
 			add_span(look, from + i, look->spans[0][i]);
-			add_id(look, LAYOUT_STATEMENT_ID, statement,
-			       &look->statement_ids[from + i]);
+			add_value(look, LAYOUT_STATEMENT_ID, statement,
+				  &look->statement_ids[from + i]);
 		}
 		if (!read_pieces(look))
 			return false;
@@ -558,7 +562,23 @@ static void note_outermost(const struct look *look)
 		lone->request = 0;
 }
 
-/* Where ids don't tell, the caller's line does: it was the same a little later. */
+/* Where ids don't tell, the caller's line does: it was the same after the head was read the last time. */
+static enum outcome check_caller_at_end(struct look *look, uint32_t caller)
+{
+	uint32_t i = caller - look->likely;
+
+	if (look->starts)
+		return LOOK_BUSY;
+	if (caller >= look->ahead->chain)
+		return LOOK_NEW_HEAD;
+	return complete_value(look, LAYOUT_LINE, look->ahead->levels[caller].request,
+			      &look->end_lines[i]) &&
+			       look->end_lines[i] == look->after[i].line ?
+		       LOOK_BUSY :
+		       LOOK_CHANGED;
+}
+
+/* Likewise, before it was read the first time and after the second. */
 static enum outcome check_caller(const struct look *look, uint64_t caller)
 {
 	const struct sight *before, *after;
@@ -602,7 +622,10 @@ static enum outcome trace(struct look *look)
 	    !find_level(look, after->caller, level - 1, &caller) || caller < look->likely ||
 	    !is_same(look, &look->before[caller], &look->after[caller - look->likely]))
 		return LOOK_CHANGED;
-	return trace_callers(look, after->caller, &look->after[caller - look->likely]);
+	outcome = check_caller_at_end(look, caller);
+	return outcome == LOOK_BUSY ?
+		       trace_callers(look, after->caller, &look->after[caller - look->likely]) :
+		       outcome;
 }
 
 /* Is the head the same as before what was read after it? */
@@ -624,7 +647,8 @@ static bool tell(struct look *look, struct passive_position *position)
 	position->attachment = ahead->attachment;
 	position->attachment_id = look->attachment_id;
 	position->count = look->depth;
-	if (!complete_id(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &position->attachment_id))
+	if (!complete_value(look, LAYOUT_ATTACHMENT_ID, ahead->attachment,
+			    &position->attachment_id))
 		return false;
 	for (uint32_t i = 0; i < look->depth; i++) {
 		uint32_t level = look->path[look->depth - 1 - i];
@@ -638,8 +662,8 @@ static bool tell(struct look *look, struct passive_position *position)
 			.line = sight->line,
 			.column = sight->column,
 		};
-		if (!complete_id(look, LAYOUT_STATEMENT_ID, sight->statement,
-				 &position->requests[i].statement_id))
+		if (!complete_value(look, LAYOUT_STATEMENT_ID, sight->statement,
+				    &position->requests[i].statement_id))
 			return false;
 	}
 	return true;
