@@ -1,10 +1,11 @@
 """unrest.py DSN COUNT SECONDS: that many attachments, each with a tag of its own (telltale.py), which keep attaching,
-detaching, changing their routines, failing, and killing one another's statements. Prints how often what was done.
-
-Not attachments: killed at such a rate, 5.0.4 aborted at a mutex, and hung in a run with nobody looking.
+detaching, changing their routines, failing, and killing one another's statements. One more attachment kills one of
+them every half second: where they killed one another's attachments, too, 5.0.4 aborted at a mutex, and hung in a run
+with nobody looking. Prints how often what was done.
 """
 
 import json
+import os
 import random
 import sys
 import threading
@@ -22,6 +23,11 @@ def setting(fails: bool) -> str:
     """Whether the next block fails at its end."""
     value = '1' if fails else 'null'
     return f"execute block as declare n integer; begin n = rdb$set_context('USER_SESSION', 'FAIL', {value}); end"
+
+
+def roll_back(connection) -> None:
+    if connection.main_transaction.is_active():  # or it was cancelled before it had begun
+        connection.rollback()
 
 
 class Unrest(threading.Thread):
@@ -65,14 +71,39 @@ class Unrest(threading.Thread):
             self.done[what] += 1
         except DatabaseError:
             self.done['failed' if what == 'fail' else f'{what} failed'] += 1
-            if connection.main_transaction.is_active():  # or it was cancelled before it had begun
-                connection.rollback()
+            roll_back(connection)
+
+
+class Killer(threading.Thread):
+    def __init__(self, dsn: str, deadline: float):
+        super().__init__()
+        self.dsn, self.deadline = dsn, deadline
+        self.done = Counter()
+
+    def run(self) -> None:
+        with client.connect(self.dsn, 'UTF8') as connection:
+            while time.monotonic() < self.deadline:
+                time.sleep(0.5)
+                try:
+                    self.kill(connection)
+                except DatabaseError:
+                    self.done['attachment kill failed'] += 1
+                    roll_back(connection)
+
+    def kill(self, connection) -> None:
+        cursor = connection.cursor()
+        cursor.execute('delete from mon$attachments where mon$attachment_id <> current_connection and '
+                       'mon$remote_pid = ? order by rand() rows 1', (os.getpid(),))
+        killed = cursor.affected_rows
+        cursor.close()
+        connection.commit()
+        self.done['attachment kill'] += killed
 
 
 def main(dsn, count, seconds):
     client.load_client()
     deadline = time.monotonic() + float(seconds)
-    workers = [Unrest(dsn, tag, deadline) for tag in range(1, int(count) + 1)]
+    workers = [Killer(dsn, deadline), *(Unrest(dsn, tag, deadline) for tag in range(1, int(count) + 1))]
     for worker in workers:
         worker.start()
     for worker in workers:
