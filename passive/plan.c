@@ -299,6 +299,7 @@ bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
 {
 	if (!stack_stop(plan->process, thread, &plan->sample, meanwhile, context))
 		return false;
+	chain->held = plan->sample.held;
 	plan_read(plan, &plan->sample, chain);
 	return true;
 }

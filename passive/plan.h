@@ -22,6 +22,7 @@ struct plan_source {
 #define PLAN_DEPTH 1024
 
 struct plan_chain {
+	uint64_t held; /* ns that the thread stood still for it */
 	uint32_t count;
 	bool whole;				/* else the outer end is missing */
 	struct plan_source sources[PLAN_DEPTH]; /* innermost first */

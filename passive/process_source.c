@@ -255,6 +255,7 @@ static enum passive_state read_plan(struct recorder_source *interface,
 
 	if (source->plan.sample(source->plan.context, thread->id, chain, read_moment, &moment))
 		return moment.state;
+	chain->held = 0;
 	chain->count = 0;
 	chain->whole = false;
 	read_moment(&moment);

@@ -56,6 +56,7 @@ struct watched_thread {
 	uint64_t cpu_busy;		       /* ns charged since */
 	uint64_t plan_due;		       /* when its record sources are to be looked at */
 	uint64_t torn;			       /* ns of the looks just before, which were torn */
+	uint64_t held;			       /* ns that it stood still for the look before */
 };
 
 /* A process. */
@@ -419,7 +420,10 @@ static void drop(const struct look *look)
 	add(&attachment->session->totals->torn_time, look->elapsed);
 }
 
-/* Reads the position, and the record sources if they are due. */
+/*
+ * Reads the position, and the record sources if they are due: also if it is torn, for else a thread
+ * would be stopped, and its record sources be seen, mostly where it stays longer.
+ */
 static enum passive_state read_position(struct look *look)
 {
 	struct recorder *recorder = look->recorder;
@@ -427,10 +431,12 @@ static enum passive_state read_position(struct look *look)
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
 		state = look->source->read(look->source, look->process_thread, &recorder->position);
-	look->with_plan = state == PASSIVE_BUSY && is_plan_due(look);
-	if (look->with_plan)
-		state = look->source->read_plan(look->source, look->process_thread,
-						&recorder->position, &recorder->chain);
+	look->with_plan = state != PASSIVE_IDLE && is_plan_due(look);
+	if (!look->with_plan)
+		return state;
+	state = look->source->read_plan(look->source, look->process_thread, &recorder->position,
+					&recorder->chain);
+	look->thread->held = recorder->chain.held;
 	return state;
 }
 
@@ -454,11 +460,22 @@ static bool read_attachment(struct look *look, enum passive_state *state)
 	return true;
 }
 
+/* Time in which the thread stood still for us is nobody's. */
+static void leave_out_stop(struct look *look)
+{
+	struct watched_thread *thread = look->thread;
+
+	look->elapsed -= thread->held < look->elapsed ? thread->held : look->elapsed;
+	thread->held = 0;
+}
+
 static void look_at(struct look *look)
 {
 	enum passive_state state;
-	bool certain = read_attachment(look, &state);
+	bool certain;
 
+	leave_out_stop(look);
+	certain = read_attachment(look, &state);
 	if (state == PASSIVE_IDLE) {
 		look->thread->torn = 0;
 		return;

@@ -40,7 +40,8 @@ struct recorder_source {
 
 	/*
 	 * As read(), and with it, of the same instant, the record sources that the thread has active.
-	 * It is stopped for that, some 50 us.  Both are NULL where record sources aren't told.
+	 * It is stopped for that, some 50 us; the chain tells how long.  Both are NULL where record
+	 * sources aren't told.
 	 */
 	enum passive_state (*read_plan)(struct recorder_source *source,
 					const struct process_thread *thread,

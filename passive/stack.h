@@ -26,6 +26,7 @@ extern const uint32_t stack_callee_saved[];
 
 struct stack_sample {
 	uint64_t registers[STACK_REGISTERS];
+	uint64_t held;			      /* ns that the thread stood still for it */
 	size_t size;			      /* bytes in use, from rsp upwards */
 	unsigned char bytes[STACK_COPY_SIZE]; /* the stack */
 };

@@ -145,6 +145,28 @@ static struct recorder_source source = {
 	.engine = "5.0.4",
 };
 
+/* A thread stands still for as long as it is torn otherwise: what is read then is certain. */
+#define HELD (MS / 4)
+
+static unsigned stops;
+
+static enum passive_state read_stopped(struct recorder_source *of,
+				       const struct process_thread *thread,
+				       struct passive_position *position, struct plan_chain *chain)
+{
+	bool *torn = &places[thread->tls - 1].torn, was_torn = *torn;
+	enum passive_state state;
+
+	stops++;
+	*torn = false;
+	state = read_place(of, thread, position);
+	*torn = was_torn;
+	chain->held = HELD;
+	chain->count = 0;
+	chain->whole = false;
+	return state;
+}
+
 static struct recorder_options options;
 static struct recorder *recorder;
 static uint64_t now;
@@ -181,6 +203,7 @@ static void set_up(void)
 	reads = 0;
 	after_read = NULL;
 	source.ended = false;
+	source.read_plan = NULL;
 	start();
 }
 
@@ -341,6 +364,32 @@ START_TEST(torn)
 	ck_assert_uint_eq(session->totals.torn_time, 10 * MS);
 	ck_assert_uint_eq(session->totals.samples, 21);
 	ck_assert_uint_eq(session->totals.sampled_time, 30 * MS);
+	image_free(image);
+}
+END_TEST
+
+/* Each look stops the thread, be it torn or not, and what it was held for is in no time. */
+START_TEST(stopped)
+{
+	struct log_image *image;
+	struct image_session *session;
+
+	recorder_free(recorder);
+	options.plan_interval = 1;
+	source.read_plan = read_stopped;
+	stops = 0;
+	start();
+	run_block(0, 1, 1, 5);
+	look(11);
+	run_block(0, 1, 1, 6);
+	places[0].torn = true;
+	look(20);
+	ck_assert_uint_eq(stops, 31);
+	ck_assert_uint_eq(recorder_totals(recorder)->torn, 0);
+	image = finish();
+	session = image_session(image, 1);
+	ck_assert_uint_eq(find_node(session, (uint32_t[]){ 0, 5 }, 2)->self_time, 10 * (MS - HELD));
+	ck_assert_uint_eq(find_node(session, (uint32_t[]){ 0, 6 }, 2)->self_time, 20 * (MS - HELD));
 	image_free(image);
 }
 END_TEST
@@ -570,6 +619,7 @@ int main(void)
 	tcase_add_test(tcase, shares);
 	tcase_add_test(tcase, calls);
 	tcase_add_test(tcase, torn);
+	tcase_add_test(tcase, stopped);
 	tcase_add_test(tcase, reused_address);
 	tcase_add_test(tcase, short_requests);
 	tcase_add_test(tcase, statements_come_and_go);

@@ -93,7 +93,13 @@ static void count_call(void *context)
 	++*(unsigned *)context;
 }
 
-/* Its stack is seen, and neither its wait nor a signal is lost. */
+static void sleep_ms(void *context)
+{
+	(void)context;
+	usleep(1000);
+}
+
+/* Its stack is seen, and neither its wait nor a signal is lost; and it is told how long it was held. */
 START_TEST(stopped_process)
 {
 	pid_t child = fork();
@@ -116,6 +122,8 @@ START_TEST(stopped_process)
 		ck_assert_uint_eq(count_frames(count, (const void *)descend), 6);
 	}
 	ck_assert_uint_eq(calls, 50);
+	ck_assert(stack_stop(child, child, &sample, sleep_ms, NULL));
+	ck_assert_uint_ge(sample.held, 1000000);
 	kill(child, SIGUSR1);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
