@@ -69,7 +69,7 @@ struct lone {
 	uint64_t request, id;
 	uint64_t since; /* in ns */
 	uint32_t line;
-	uint32_t moves; /* so often the line changed */
+	uint32_t moves; /* so often the line changed, or it was seen to call another one */
 };
 
 /* So often, or for a trigger so long, and it is believed. */
@@ -401,6 +401,13 @@ static bool read_near(struct look *look)
 	return true;
 }
 
+/* What has a caller is not outermost. */
+static void note_caller(struct passive_ahead *ahead, uint32_t level, const struct sight *sight)
+{
+	if (sight->caller != 0 && ahead->levels[level].request == ahead->lone.request)
+		ahead->lone.request = 0;
+}
+
 static bool see_near(struct look *look)
 {
 	struct passive_ahead *ahead = look->ahead;
@@ -411,8 +418,7 @@ static bool see_near(struct look *look)
 
 		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
 			return false;
-		if (look->before[i].caller != 0 && request == ahead->lone.request)
-			ahead->lone.request = 0;
+		note_caller(ahead, i, &look->before[i]);
 		if (i >= likely &&
 		    (!see(look, request, look->spans[1][i - near], &look->after[i - likely]) ||
 		     !see(look, request, look->spans[2][i - near], &look->last[i - likely])))
@@ -440,6 +446,7 @@ static bool read_far(struct look *look)
 			if (!see(look, look->ahead->levels[from + i].request, look->spans[0][i],
 				 &look->before[from + i]))
 				return false;
+			note_caller(look->ahead, from + i, &look->before[from + i]);
 		}
 		end = from;
 	}
@@ -488,25 +495,6 @@ static enum outcome add_level(struct look *look, uint32_t level, const struct si
 	return LOOK_BUSY;
 }
 
-/* From a caller of the head outwards.  Each was read after the one that it called. */
-static enum outcome trace_callers(struct look *look, uint64_t caller, const struct sight *first)
-{
-	uint32_t inner = look->path[0], level;
-	enum outcome outcome = LOOK_BUSY;
-
-	while (caller != 0 && outcome == LOOK_BUSY) {
-		if (!find_level(look, caller, inner - 1, &level) || level >= inner)
-			return LOOK_NEW_HEAD;
-		if (first == NULL)
-			first = &look->before[level];
-		outcome = add_level(look, level, first);
-		caller = first->caller;
-		first = NULL;
-		inner = level;
-	}
-	return outcome;
-}
-
 /* Is there a name, or an object that has one, at the beginning of the path? */
 static bool has_name(const struct look *look, enum layout_fact fact, uint64_t statement)
 {
@@ -530,10 +518,12 @@ static enum kind kind_of(const struct look *look, uint64_t statement)
 
 /*
  * A request that is called has no caller between the two times that it runs, for its input and for its
- * output, nor for some instructions before it is the head no more.  Only if it goes on and on without
- * one it is outermost.
+ * output, nor for some instructions before it is the head no more, nor while it waits between two rows:
+ * what it calls then may have given a row, too, and gone on by the time that it was looked at again.  Only
+ * if it goes on and on without one it is outermost.
  */
-static bool is_doubtful(const struct look *look, struct level *level, const struct sight *sight)
+static bool is_doubtful(const struct look *look, struct level *level, const struct sight *sight,
+			bool calls)
 {
 	struct lone *lone = &look->ahead->lone;
 
@@ -543,23 +533,32 @@ static bool is_doubtful(const struct look *look, struct level *level, const stru
 		return false;
 	if (lone->request != level->request || lone->id != sight->id)
 		*lone = (struct lone){ level->request, sight->id, now_ns(), sight->line, 0 };
-	lone->moves += lone->line != sight->line;
+	lone->moves += calls || lone->line != sight->line;
 	lone->line = sight->line;
 	return lone->moves < LONE_MOVES &&
 	       (level->kind == KIND_ROUTINE || now_ns() - lone->since < LONE_TIME);
 }
 
-/* An outermost request that calls another one is active, so it has no caller for certain. */
-static void note_outermost(const struct look *look)
+/* From a caller of the head outwards.  Each was read after the one that it called. */
+static enum outcome trace_callers(struct look *look, uint64_t caller, const struct sight *first)
 {
-	struct lone *lone = &look->ahead->lone;
-	const struct sight *sight = look->sights[look->depth - 1];
-	uint64_t request = look->ahead->levels[look->path[look->depth - 1]].request;
+	uint32_t inner = look->path[0], level;
+	enum outcome outcome = LOOK_BUSY;
 
-	if (look->depth > 1)
-		*lone = (struct lone){ request, sight->id, 0, sight->line, LONE_MOVES };
-	else if (lone->request != request)
-		lone->request = 0;
+	while (caller != 0 && outcome == LOOK_BUSY) {
+		if (!find_level(look, caller, inner - 1, &level) || level >= inner)
+			return LOOK_NEW_HEAD;
+		if (first == NULL)
+			first = &look->before[level];
+		outcome = add_level(look, level, first);
+		caller = first->caller;
+		first = NULL;
+		inner = level;
+	}
+	if (outcome == LOOK_BUSY && inner != look->path[0] &&
+	    is_doubtful(look, &look->ahead->levels[inner], look->sights[look->depth - 1], true))
+		return LOOK_CHANGED;
+	return outcome;
 }
 
 /* Where ids don't tell, the caller's line does: it was the same after the head was read the last time. */
@@ -613,7 +612,8 @@ static enum outcome trace(struct look *look)
 	/* Where it waits between two rows, or has ended, it has no caller. */
 	if (is_same(look, before, after) &&
 	    (before->caller == after->caller || after->caller == 0)) {
-		if (before->caller == 0 && is_doubtful(look, &look->ahead->levels[level], after))
+		if (before->caller == 0 &&
+		    is_doubtful(look, &look->ahead->levels[level], after, false))
 			return LOOK_CHANGED;
 		outcome = check_caller(look, before->caller);
 		return outcome == LOOK_BUSY ? trace_callers(look, before->caller, NULL) : outcome;
@@ -735,7 +735,7 @@ static bool is_still_idle(struct look *look)
 static enum outcome look_once(struct look *look, bool in_haste, struct passive_position *position)
 {
 	struct passive_ahead *ahead = look->ahead;
-	uint64_t attachment;
+	uint64_t attachment, outermost;
 	enum outcome outcome;
 
 	/* What is new may soon be over: then there is no time for all the spare levels. */
@@ -767,7 +767,9 @@ static enum outcome look_once(struct look *look, bool in_haste, struct passive_p
 	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
 					    look->way[WAY_REQUEST][0], look->below, position))
 		return LOOK_CHANGED;
-	note_outermost(look);
+	outermost = ahead->levels[look->path[look->depth - 1]].request;
+	if (ahead->lone.request != outermost)
+		ahead->lone.request = 0;
 	arrange(ahead, look->path, look->depth, NULL, 0);
 	return LOOK_BUSY;
 }
