@@ -3,16 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many positions are remembered; one that comes later may take another's place. */
-#define SLOTS 512u
+/*
+ * So many positions are remembered.  Each has its place among a few: had it but one, two that are often
+ * met might drive each other out for ever, and neither's record sources be told.
+ */
+#define SLOTS  512u
+#define PLACES 8u
 
 struct slot {
 	uint64_t hash; /* of the requests; 0: none */
+	uint64_t put;  /* when; the one that was longest ago gives way */
 	uint32_t count, room;
 	uint64_t *frames;
 };
 
 struct plan_memory {
+	uint64_t puts;
 	struct slot slots[SLOTS];
 };
 
@@ -42,11 +48,25 @@ static uint64_t hash_of(const struct position *position)
 	return hash ? hash : 1;
 }
 
+/* That of the position, or where it may be put. */
+static uint32_t find_slot(const struct plan_memory *memory, uint64_t hash)
+{
+	uint32_t first = (uint32_t)(hash % (SLOTS / PLACES)) * PLACES, oldest = first;
+
+	for (uint32_t i = first; i < first + PLACES; i++) {
+		if (memory->slots[i].hash == hash)
+			return i;
+		if (memory->slots[i].put < memory->slots[oldest].put)
+			oldest = i;
+	}
+	return oldest;
+}
+
 void plan_memory_put(struct plan_memory *memory, const struct position *bare,
 		     const struct position *full)
 {
 	uint64_t hash = hash_of(bare);
-	struct slot *slot = &memory->slots[hash % SLOTS];
+	struct slot *slot = &memory->slots[find_slot(memory, hash)];
 
 	if (slot->room < full->count) {
 		free(slot->frames);
@@ -54,6 +74,7 @@ void plan_memory_put(struct plan_memory *memory, const struct position *bare,
 		slot->room = slot->frames ? full->count : 0;
 	}
 	slot->hash = slot->room ? hash : 0;
+	slot->put = ++memory->puts;
 	slot->count = full->count;
 	if (slot->room)
 		memcpy(slot->frames, full->frames, full->count * sizeof(*slot->frames));
@@ -62,7 +83,7 @@ void plan_memory_put(struct plan_memory *memory, const struct position *bare,
 void plan_memory_complete(const struct plan_memory *memory, struct position *position)
 {
 	uint64_t hash = hash_of(position);
-	const struct slot *slot = &memory->slots[hash % SLOTS];
+	const struct slot *slot = &memory->slots[find_slot(memory, hash)];
 
 	if (slot->hash != hash)
 		return;

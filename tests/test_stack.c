@@ -166,6 +166,17 @@ START_TEST(last_place_in_a_plan)
 	*bare = position_of(2, 11);
 	plan_memory_complete(memory, bare);
 	ck_assert_uint_eq(bare->frames[0], 11);
+	/* None drives another one out. */
+	for (uint32_t i = 0; i < 100; i++) {
+		*bare = position_of(2, 1000 + i);
+		*full = position_of(3, 2000 + i);
+		plan_memory_put(memory, bare, full);
+	}
+	for (uint32_t i = 0; i < 100; i++) {
+		*bare = position_of(2, 1000 + i);
+		plan_memory_complete(memory, bare);
+		ck_assert_uint_eq(bare->frames[0], 2000 + i);
+	}
 	plan_memory_free(memory);
 	free(bare);
 	free(full);
