@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import os
 import pty
 import re
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -18,88 +16,12 @@ from pathlib import Path
 import pytest
 
 import firebird_env as env
-
-TRIES = 5
-
-SHOP = env.REPOSITORY / 'demo/shop.sql'
-
-# The demo's clients in small, in turns, so that whatever else the machine does hits all of them.
-WORK = '''
-set term ^ ;
-execute block as
-  declare i integer = 0;
-  declare j integer;
-  declare order_id integer;
-  declare total numeric(12, 2);
-  declare seen integer = 0;
-  declare path varchar(400);
-begin
-  while (i < 40) do
-  begin
-    j = 0;
-    while (j < 6) do
-    begin
-      execute procedure shop.place_order(1, 1 + mod(i * 12 + j * 2, 500), i * 78 + j * 13, 12)
-        returning_values order_id, total;
-      j = j + 1;
-    end
-    for select c.path from catalogue(1 + :i * 30, 200 + :i * 30) c into path do
-      seen = seen + 1;
-    select count(*) from sales.slow_movers(122 + :i, 3) into seen;
-    i = i + 1;
-  end
-end^
-set term ; ^
-'''
-
-SESSION = "select rdb$profiler.start_session('demo', null, null, null, 'MODE=MEASURED') from rdb$database;\n{}\n" \
-          'execute procedure rdb$profiler.finish_session(true);\n'
+from passive import await_session, finished, record, table
 
 
 def fbprof(*arguments, layouts: Path | None = None, check: bool = True) -> subprocess.CompletedProcess:
     extra = {'FBPROF_CACHE': str(layouts)} if layouts else {}
     return env.run([env.FBPROF, *arguments], env.environment(**extra), check=check)
-
-
-def record(pid: int, directory: Path, layouts: Path, *arguments) -> subprocess.Popen:
-    """fbprof record in the background; finished() has its log."""
-    return subprocess.Popen([env.FBPROF, 'record', '--pid', str(pid), '-o', directory, *map(str, arguments)],
-                            env=env.environment(FBPROF_CACHE=str(layouts)), stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
-
-
-def finished(process: subprocess.Popen) -> Path:
-    out, error = process.communicate(timeout=env.PATIENCE)
-    assert (process.returncode, error) == (0, ''), (process.returncode, out, error)
-    assert re.match(r'\d+ samples of \d+ attachments in [\d.]+ m?s, with [\d.]+ % of a CPU', out)
-    return Path(out.splitlines()[-1].split(': ')[-1])
-
-
-def table(log: Path, name: str) -> list[dict]:
-    text = env.run([env.FBPROF_DUMP, '--table', name, log]).stdout
-    return list(csv.DictReader(text.splitlines(keepends=True)))
-
-
-def names_of_statements(log: Path) -> dict:
-    """(profile_id, statement_id) → the routine, or the beginning of the text."""
-    return {(row['profile_id'], row['statement_id']):
-            '.'.join(filter(None, (row['package_name'], row['routine_name']))) or row['sql_text'][:40]
-            for row in table(log, 'statements')}
-
-
-def shares(log: Path) -> tuple[Counter, Counter]:
-    """Percent of all self time: by statement, with its record sources; and by statement and line, without them."""
-    names = names_of_statements(log)
-    statements, lines = Counter(), Counter()
-    for row in table(log, 'psql_stats'):
-        name = names[row['profile_id'], row['statement_id']]
-        statements[name] += int(row['self_time'])
-        lines[name, int(row['line_num'])] += int(row['self_time'])
-    for row in table(log, 'record_source_stats'):
-        statements[names[row['profile_id'], row['statement_id']]] += (int(row['open_self_time'] or 0)
-                                                                      + int(row['fetch_self_time'] or 0))
-    whole = statements.total()
-    return tuple(Counter({key: 100 * time / whole for key, time in counts.items()}) for counts in (statements, lines))
 
 
 def lines_of_sessions(log: Path) -> dict[str, Counter]:
@@ -111,60 +33,6 @@ def lines_of_sessions(log: Path) -> dict[str, Counter]:
         if row['profile_id'] in attachments:
             found.setdefault(attachments[row['profile_id']], Counter())[int(row['line_num'])] += int(row['samples'])
     return found
-
-
-# Truth -------------------------------------------------------------------------------------------
-
-@pytest.fixture(scope='module')
-def shop(session_scratch) -> Path:
-    root = env.make_root(session_scratch / 'shop-root')
-    database = session_scratch / 'shop.fdb'
-    env.isql(root, f"create database '{database}' default character set utf8;\n{SHOP.read_text()}")
-    return database
-
-
-def measured_shares(scratch, shop, root, profiler, attempt):
-    database = shutil.copy(shop, scratch / 'measured.fdb')
-    log_dir = scratch / f'measured-{attempt}'
-    env.isql(root, f"connect '{database}';\n" + SESSION.format(WORK), preload=profiler, log_dir=log_dir)
-    return shares(env.logs(log_dir)[0])
-
-
-def passive_shares(scratch, shop, root, layouts, attempt):
-    database = shutil.copy(shop, scratch / 'passive.fdb')
-    script = scratch / 'work.sql'
-    # Once it is connected the engine is there, and its file can be identified.
-    script.write_text(f"connect '{database}';\nshell sleep 0.5;\n{WORK}")
-    with subprocess.Popen([root / 'bin/isql-fb', '-q', '-bail', '-ch', 'utf8', '-i', script],
-                          env=env.environment(root), stdout=subprocess.DEVNULL) as isql:
-        env.wait_until(lambda: any('libfbclient' in line for line in env.mappings(isql.pid)), 'isql is loaded')
-        # Without stops for record sources: on a busy machine they last, and longer where plans are deep.
-        log = finished(record(isql.pid, scratch / f'passive-{attempt}', layouts, '--plan-rate', 0))
-    assert isql.returncode == 0
-    return shares(log)
-
-
-def test_shares_are_those_of_measured_mode(scratch, shop, root, profiler, layouts):
-    """On the demo's work: each statement, and the hot line that needs no record source, within 3 points.
-
-    Both are times of a machine that does other things, too: of several tries the means are compared.
-    """
-    seen = []
-    measured, passive = Counter(), Counter()
-    for attempt in range(1, TRIES + 1):
-        for sums, found in ((measured, measured_shares(scratch, shop, root, profiler, attempt)),
-                            (passive, passive_shares(scratch, shop, root, layouts, attempt))):
-            for counts in found:
-                sums.update(counts)
-        hot = max((key for key in measured if key[0] == 'INVOICES.CHECKSUM'), key=measured.get)
-        wanted = {key for key in measured | passive if isinstance(key, str)} | {hot}
-        differences = {key: (round(measured[key] / attempt, 1), round(passive[key] / attempt, 1)) for key in wanted
-                       if abs(measured[key] - passive[key]) > 3 * attempt}
-        first = [max((key for key in sums if isinstance(key, str)), key=sums.get) for sums in (measured, passive)]
-        if not differences and first[0] == first[1]:
-            return
-        seen.append(f'{first}, {differences}')
-    pytest.fail(f'means of measured and passive, after 1 to {TRIES} tries:\n' + '\n'.join(seen), pytrace=False)
 
 
 # Servers -----------------------------------------------------------------------------------------
@@ -184,10 +52,6 @@ def read_until_seen(client: env.Endless, log_dir: Path) -> None:
                    for row in table(log, 'sessions'))
 
     env.wait_until(seen, f'a session of attachment {client.attachment_id}')
-
-
-def await_session(log_dir: Path) -> None:
-    env.wait_until(lambda: env.logs(log_dir) and table(env.logs(log_dir)[0], 'sessions'), 'a session')
 
 
 @contextlib.contextmanager

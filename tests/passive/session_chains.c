@@ -1,41 +1,60 @@
 /*
- * session_chains LOG: each chain of record sources in a sampled session's call tree, outermost first, with how many
- * samples fell into it and no inner one; as plan_sampler prints them.  " | " is between two requests.
+ * session_chains LOG: what was sampled in the call trees of a log's sessions, a line for each node: samples, self time in ns,
+ * and the frames that lead to it, outermost first.  A frame is its kind and what it is: "request" a routine or the
+ * beginning of a text, "line" its number, "source" a step of a plan.  All are separated by tabs.
  */
 #include "../../tools/model.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static void put_step(const struct model_record_source *source)
-{
-	const char *path = source->access_path + strspn(source->access_path, " ->");
+#define TEXT_SHOWN 60
 
-	printf("%.*s", (int)strcspn(path, "\n"), path);
+/* Without what would end a field. */
+static void put_text(const char *text, size_t size)
+{
+	for (; *text && size; text++, size--)
+		putchar((unsigned char)*text < ' ' ? ' ' : *text);
 }
 
-/* Returns whether it printed something. */
-static bool put_chain(const struct model_session *session, uint32_t node)
+static void put_name(const struct model_statement *statement)
 {
-	static bool other_request;
-	enum model_cell_kind kind;
-	bool begun;
+	if (statement->package)
+		printf("%s.", statement->package);
+	if (statement->routine)
+		put_text(statement->routine, SIZE_MAX);
+	else if (statement->sql_text)
+		put_text(statement->sql_text, TEXT_SHOWN);
+}
 
-	if (node == MODEL_NO_NODE) {
-		other_request = false;
-		return false;
+static void put_frame(const struct model_cell *cell)
+{
+	const char *path;
+
+	switch (cell->kind) {
+	case MODEL_CELL_LINE:
+		printf("\tline\t%" PRIu32, cell->line);
+		break;
+	case MODEL_CELL_OPEN:
+	case MODEL_CELL_FETCH:
+		path = cell->record_source->access_path;
+		path += strspn(path, " ->");
+		fputs("\tsource\t", stdout);
+		put_text(path, strcspn(path, "\n"));
+		break;
+	default:
+		fputs("\trequest\t", stdout);
+		put_name(cell->statement);
 	}
-	begun = put_chain(session, session->nodes[node].parent);
-	kind = session->nodes[node].cell->kind;
-	if (kind == MODEL_CELL_REQUEST)
-		other_request = true;
-	if (kind != MODEL_CELL_OPEN && kind != MODEL_CELL_FETCH)
-		return begun;
-	if (begun)
-		fputs(other_request ? " | " : " > ", stdout);
-	other_request = false;
-	put_step(session->nodes[node].cell->record_source);
-	return true;
+}
+
+static void put_chain(const struct model_session *session, uint32_t node)
+{
+	if (node == MODEL_NO_NODE)
+		return;
+	put_chain(session, session->nodes[node].parent);
+	put_frame(session->nodes[node].cell);
 }
 
 int main(int argc, char **argv)
@@ -53,7 +72,8 @@ int main(int argc, char **argv)
 		for (uint32_t node = 0; node < session->node_count; node++) {
 			if (!session->nodes[node].samples)
 				continue;
-			printf("%lu\t", (unsigned long)session->nodes[node].samples);
+			printf("%" PRIu64 "\t%" PRIu64, session->nodes[node].samples,
+			       session->nodes[node].self_time);
 			put_chain(session, node);
 			putchar('\n');
 		}

@@ -1,8 +1,8 @@
-"""plans.py DATABASE [PLAN SECONDS OPTIONS]: executes a statement with a plan of several steps over and over.
+"""plans.py DATABASE [PLAN SECONDS OPTIONS]: executes a statement with a plan of several steps, or one of the corpus, over and over.
 
 Without PLAN it only creates what the statements need; with "create", the database, too. OPTIONS are the session's; "off": none. First prints the id of the
-thread that executes, at the end JSON: how often it was executed. SECONDS "asked": until its input ends, and at each line
-of that it prints the count so far.
+thread that executes, at the end JSON: how often it was executed. What it does is undone each time. SECONDS "asked": until its
+input ends, and at each line of that it prints the count so far.
 """
 
 import select
@@ -11,6 +11,7 @@ import threading
 import time
 
 from client import Client, connect, create, execute_script, program
+import corpus
 
 SETUP = """
 create table a (id integer not null primary key, b integer, c varchar(20))
@@ -64,6 +65,8 @@ def main(database, plan=None, seconds='0', options='off'):
     if plan in (None, 'create'):
         connection = connect(database)
         execute_script(connection, SETUP)
+        if plan is None:  # else it may be an older engine's
+            execute_script(connection, corpus.SETUP)
         connection.close()
         return 0
     client = Client(database)
@@ -71,12 +74,13 @@ def main(database, plan=None, seconds='0', options='off'):
     if options != 'off':
         client.start_session(plan, options)
     cursor = client.connection.cursor()
-    statement = cursor.prepare(PLANS[plan])
+    statement = cursor.prepare((PLANS | corpus.CORPUS)[plan])
     end = time.monotonic() + (1e9 if seconds == 'asked' else float(seconds))
     count = 0
     while time.monotonic() < end:
         cursor.execute(statement)
         cursor.fetchall()
+        client.rollback()
         count += 1
         if seconds == 'asked' and select.select([sys.stdin], [], [], 0)[0]:
             if not sys.stdin.readline():
