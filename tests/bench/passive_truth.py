@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""passive_truth.py [--rounds N] [--seconds S] [--rows POINTS] [--record OPTIONS] [WORK...]: how far passive mode is from measured mode.
+"""passive_truth.py [--rounds N] [--seconds S] [--rows POINTS] [--record OPTIONS] [WORK...]: passive mode against measured.
 
 Each work of the corpus (tests/engine/corpus.py) is executed over and over for some seconds: in a measured session, recorded
 from outside, and in-process, in turns. Printed are, in percentage points, the greatest differences of the medians: of a

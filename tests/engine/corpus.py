@@ -113,7 +113,7 @@ begin
     into id, name
   do
   begin
-    path = left(lpad('', 2 * depth) || replace(upper(rpad(name, 1500, name)), 'CATEGORY', '/'), 200);
+    path = left(lpad('', 2 * depth) || replace(upper(rpad(name, 4000, name)), 'CATEGORY', '/'), 200);
     suspend;
     for select t.id, t.path from tree(:id, :depth + 1) t into id, path do
       suspend;
@@ -242,7 +242,7 @@ end""",
   declare turn integer = 0;
 begin
   n = 0;
-  while (turn < 4) do
+  while (turn < 3) do
   begin
     for select t.path from tree(null, 0) t into path do
       n = n + char_length(replace(path, '/', '//'));
@@ -261,9 +261,8 @@ end""",
                      " where s.note not like '%77' order by i.name, s.note desc",
     'aggregates': 'select i.category_id, count(*), sum(s.quantity * i.price), count(distinct s.day_number) from sale s'
                   ' join item i on i.id + 0 = s.item_id group by i.category_id having count(*) > 3'
-                  ' union all select s.day_number, count(*), avg(s.quantity), max(s.rank_of_day) from (select'
-                  ' day_number, quantity, rank() over (partition by day_number order by quantity) rank_of_day from sale) s'
-                  ' group by s.day_number',
+                  ' union all select d.quantity, count(*), avg(d.day_number), max(d.note) from (select distinct'
+                  ' quantity, day_number, char_length(note) note from sale) d group by d.quantity',
     'triggers': """execute block returns (n integer) as
   declare x integer = 0;
 begin

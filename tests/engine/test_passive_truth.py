@@ -1,4 +1,5 @@
-"""Passive mode tells the truth: on the corpus and the demo's work, its shares are those of measured mode, its chains those of sampled mode.
+"""Passive mode tells the truth: its shares are those of measured mode, its chains those of sampled mode, on a corpus and the
+demo's work.
 
 Modes take turns, so that what else the machine does falls on all alike. What lies between all rounds of the one and all of the
 other counts: on a quiet machine that is the difference, on a busy one shares vary by more. tests/bench/passive_truth.py has the
@@ -131,13 +132,13 @@ def recorded_demo(scratch, shop, root, layouts, number):
 def test_shares_of_the_demo(scratch, shop, root, profiler, layouts):
     check_shares(lambda number: measured_demo(scratch, shop, root, profiler, number),
                  {'from outside': (lambda number: recorded_demo(scratch, shop, root, layouts, number),
-                                   (STATEMENT, LINE, ROW))})
+                                   (STATEMENT, LINE))})
 
 
 # Chains ------------------------------------------------------------------------------------------
 
 def chains_of(log: Path, kind: str) -> collections.Counter:
-    """Samples by chain of requests, and of what each of them has of a kind; if that is not 'request', then only where there is any."""
+    """Samples by chain of requests, and of what each of them has of a kind, where there is any of it."""
     counts = collections.Counter()
     for samples, _, frames in passive.chains(log):
         if any(of_kind == kind for of_kind, _ in frames):

@@ -1,4 +1,4 @@
-"""plans.py DATABASE [PLAN SECONDS OPTIONS]: executes a statement with a plan of several steps, or one of the corpus, over and over.
+"""plans.py DATABASE [PLAN SECONDS OPTIONS]: executes a statement with a plan, or one of the corpus, over and over.
 
 Without PLAN it only creates what the statements need; with "create", the database, too. OPTIONS are the session's; "off": none. First prints the id of the
 thread that executes, at the end JSON: how often it was executed. What it does is undone each time. SECONDS "asked": until its
