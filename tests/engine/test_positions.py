@@ -143,7 +143,9 @@ def test_trigger_without_caller(scratch, calibrated, version):
 
 # Unrest ------------------------------------------------------------------------------------------
 
-SECONDS = 600 if os.environ.get('FBPROF_LONG_TESTS') == '1' else 8
+LONG = os.environ.get('FBPROF_LONG_TESTS') == '1'
+SECONDS = 600 if LONG else 8
+MOST_TORN = 0.01 if LONG else 0.02  # of few samples, those of one thread that is kept from running may be 1 %
 ATTACHMENTS = 32
 
 
@@ -157,8 +159,8 @@ def kill_clients(root: Path, target: str, identity: telltale.Identity, deadline:
 
 
 class Unrest:
-    """Attachments to a server come, go, fail, change their routines, kill one another's statements and are killed, for
-    SECONDS from outlive() on, which the server survives."""
+    """Attachments to a server come, go, fail, change their routines, kill one another's statements, and clients are
+    killed, for SECONDS from outlive() on, which the server survives."""
 
     def __init__(self, server: env.Server, database: Path):
         self.server, self.target = server, server.dsn(database)
@@ -173,7 +175,7 @@ class Unrest:
         assert self.server.process.poll() is None, env.firebird_log(self.server.root)
         done = json.loads(out)
         print(done)
-        for what in ('attached', 'work', 'failed', 'ddl', 'kill', 'work failed', 'attachment kill'):
+        for what in ('attached', 'work', 'failed', 'ddl', 'kill', 'work failed'):
             assert done.get(what, 0) > 0, done
 
     def check(self, seen: telltale.Seen, most_torn: float) -> Counter:
@@ -189,14 +191,15 @@ def test_unrest(scratch, root, calibrated):
     """It is looked at every 100 µs, from outside."""
     with env.Server(scratch / 'server') as server:
         unrest = Unrest(server, scratch / 'own.fdb')
-        stay = start_isql(server.root, unrest.target, 'select 1 from rdb$database;\n')
+        # Without a transaction, which would keep old versions of records, so that more and more time is spent there.
+        stay = start_isql(server.root, unrest.target, 'select 1 from rdb$database;\ncommit;\n')
         env.wait_until(lambda: 'libEngine' in ''.join(env.mappings(server.pid)), 'the engine is loaded')
         looking = Looking(server.pid, calibrated('5.0.4').cache, 100, SECONDS + env.PATIENCE)
         unrest.outlive(root)
         seen = looking.stop()
         finish(stay)
         server.check_log()
-    samples = unrest.check(seen, 0.01)
+    samples = unrest.check(seen, MOST_TORN)
     assert samples['rootless'] < 0.005 * seen.totals['busy'], samples
 
 
