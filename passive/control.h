@@ -11,8 +11,9 @@
 #include <stdint.h>
 
 #define CONTROL_NAME	 "fbprof-passive" /* of memfd_create(2): /memfd:fbprof-passive */
-#define CONTROL_MAGIC	 0x31737670u
+#define CONTROL_MAGIC	 0x32737670u
 #define CONTROL_SENTENCE 4352
+#define CONTROL_REMARK	 512
 
 enum control_wanted {
 	CONTROL_OFF = 0,
@@ -34,6 +35,8 @@ struct control {
 	/* The thread's: a futex likewise, changed when all else that belongs to it is there. */
 	_Atomic uint32_t state;
 	char sentence[CONTROL_SENTENCE]; /* the log's path, or what went wrong */
+	char remark
+		[CONTROL_REMARK]; /* why record sources aren't recorded; "": they are, or are not wanted */
 };
 
 #define CONTROL_VALUE  3u

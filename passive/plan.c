@@ -135,6 +135,7 @@ static void read_frames(const struct plan *plan, const struct stack_sample *samp
 {
 	uint32_t owned = 0; /* sources whose request is known */
 
+	chain->request = 0;
 	chain->count = 0;
 	for (uint32_t i = 0; i < count && chain->count < PLAN_DEPTH; i++) {
 		const struct stack_frame *frame = &plan->frames[i];
@@ -146,6 +147,8 @@ static void read_frames(const struct plan *plan, const struct stack_sample *samp
 		if (!find_object(plan, sample, found, frame, &object))
 			continue;
 		if (plan->layout.plan[found].event == LAYOUT_PLAN_REQUEST) {
+			if (!chain->request)
+				chain->request = object;
 			while (owned < chain->count)
 				chain->sources[owned++].request = object;
 			continue;
@@ -300,6 +303,17 @@ bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
 	if (!stack_stop(plan->process, thread, &plan->sample, meanwhile, context))
 		return false;
 	chain->held = plan->sample.held;
+	plan_read(plan, &plan->sample, chain);
+	return true;
+}
+
+bool plan_sample_events(struct plan *plan, struct stack_events *events, struct plan_chain *chain,
+			void (*meanwhile)(void *context), void *context)
+{
+	if (!stack_events_take(events, &plan->sample))
+		return false;
+	meanwhile(context);
+	chain->held = 0;
 	plan_read(plan, &plan->sample, chain);
 	return true;
 }

@@ -8,6 +8,7 @@
 
 #include "layout.h"
 #include "stack.h"
+#include "stack_events.h"
 
 struct plan_source {
 	uint64_t object;  /* address of the record source */
@@ -22,7 +23,9 @@ struct plan_source {
 #define PLAN_DEPTH 1024
 
 struct plan_chain {
-	uint64_t held; /* ns that the thread stood still for it */
+	uint64_t held;	  /* ns that the thread stood still for it */
+	bool awaited;	  /* it was asked for, and will be there at a later look (process_plan.h) */
+	uint64_t request; /* address of the one that was executing; 0: not known */
 	uint32_t count;
 	bool whole;				/* else the outer end is missing */
 	struct plan_source sources[PLAN_DEPTH]; /* innermost first */
@@ -41,6 +44,13 @@ void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan
 /* Stops the thread for a moment, and calls `meanwhile` then (stack_stop()).  False, with errno, if it can't be. */
 bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
 		 void (*meanwhile)(void *context), void *context);
+
+/*
+ * The same of a sample that was asked for, without a stop (stack_events_take()); `meanwhile` is called as soon as the
+ * sample is there.
+ */
+bool plan_sample_events(struct plan *plan, struct stack_events *events, struct plan_chain *chain,
+			void (*meanwhile)(void *context), void *context);
 
 /*
  * The step of the plan, as the engine explains it, without what it has in parentheses: Table "T" as "A"

@@ -1,8 +1,9 @@
 #include "process_plan.h"
 
-static bool sample(void *context, pid_t thread, struct plan_chain *chain,
+static bool sample(void *context, pid_t thread, struct plan_place *place, struct plan_chain *chain,
 		   void (*meanwhile)(void *context), void *meanwhile_context)
 {
+	(void)place;
 	return plan_sample(context, thread, chain, meanwhile, meanwhile_context);
 }
 

@@ -8,14 +8,29 @@
 #include "plan.h"
 #include "process.h"
 
+/* Where the innermost request of a thread is. */
+struct plan_place {
+	uint64_t request;
+	uint32_t line, column;
+};
+
 struct process_plan {
 	void *context;
-	/* As plan_sample(), plan_describe() and plan_free(). */
-	bool (*sample)(void *context, pid_t thread, struct plan_chain *chain,
-		       void (*meanwhile)(void *context), void *meanwhile_context);
+	/*
+	 * As plan_sample().  If `later` is set, the thread isn't stopped: a sample is asked for at one look, and taken
+	 * at a later one; in between this returns false, and `chain` says that it is awaited.  `place` tells where the
+	 * thread is now, and then where it was when this sample was asked for.
+	 */
+	bool (*sample)(void *context, pid_t thread, struct plan_place *place,
+		       struct plan_chain *chain, void (*meanwhile)(void *context),
+		       void *meanwhile_context);
+	bool later;
+	/* As plan_describe() and plan_free(). */
 	void (*describe)(const void *context, const struct plan_source *source, char *text,
 			 size_t size);
 	void (*free)(void *context);
+	/* The list of threads was read anew; may be NULL. */
+	void (*update)(void *context, const struct process *process);
 };
 
 /*

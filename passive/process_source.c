@@ -24,6 +24,7 @@ struct process_source {
 	const struct layout *layout;
 	bool own; /* it is this process */
 	struct process_plan plan;
+	struct passive_position after; /* read_plan_later() */
 	struct cpu_file *files;
 	uint32_t file_count, file_room;
 
@@ -212,6 +213,8 @@ static bool update(struct recorder_source *interface)
 	if (!process_update(source->process))
 		return false;
 	close_files_of_ended(source);
+	if (source->plan.update)
+		source->plan.update(source->plan.context, source->process);
 	forget_heads(source);
 	interface->threads = source->process->threads;
 	interface->count = source->process->count;
@@ -246,6 +249,13 @@ static void read_moment(void *context)
 				     moment->position);
 }
 
+static void clear(struct plan_chain *chain)
+{
+	chain->held = 0;
+	chain->count = 0;
+	chain->whole = false;
+}
+
 static enum passive_state read_plan(struct recorder_source *interface,
 				    const struct process_thread *thread,
 				    struct passive_position *position, struct plan_chain *chain)
@@ -253,13 +263,70 @@ static enum passive_state read_plan(struct recorder_source *interface,
 	struct moment moment = { interface, thread, position, PASSIVE_TORN };
 	struct process_source *source = self(interface);
 
-	if (source->plan.sample(source->plan.context, thread->id, chain, read_moment, &moment))
+	if (source->plan.sample(source->plan.context, thread->id, NULL, chain, read_moment,
+				&moment))
 		return moment.state;
-	chain->held = 0;
-	chain->count = 0;
-	chain->whole = false;
+	clear(chain);
 	read_moment(&moment);
 	return moment.state;
+}
+
+/* Where the innermost request is. */
+static struct plan_place place_of(const struct passive_position *position)
+{
+	const struct passive_request *innermost = &position->requests[position->count - 1];
+
+	return (struct plan_place){ innermost->request, innermost->line, innermost->column };
+}
+
+static bool has_request(const struct passive_position *position, uint64_t request)
+{
+	for (uint32_t i = 0; i < position->count; i++) {
+		if (position->requests[i].request == request)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Where the thread isn't stopped, the chain is of some time between then and now.  It counts if the request that is innermost
+ * now was so in the sample, too, and has not been seen at another line in between.  It may have been started anew: where
+ * calls are short no two looks would see the same one.
+ */
+static bool is_of(const struct plan_chain *chain, struct plan_place then,
+		  const struct passive_position *position)
+{
+	struct plan_place now = place_of(position);
+
+	if (!chain->whole || chain->request != now.request)
+		return false;
+	for (uint32_t i = 0; i < chain->count; i++) {
+		if (!has_request(position, chain->sources[i].request))
+			return false;
+	}
+	return then.request != now.request || (then.line == now.line && then.column == now.column);
+}
+
+static enum passive_state read_plan_later(struct recorder_source *interface,
+					  const struct process_thread *thread,
+					  struct passive_position *position,
+					  struct plan_chain *chain)
+{
+	struct process_source *source = self(interface);
+	struct moment moment = { interface, thread, &source->after, PASSIVE_TORN };
+	struct plan_place now, then;
+
+	if (!position->count) {
+		clear(chain);
+		return PASSIVE_TORN;
+	}
+	now = then = place_of(position);
+	if (!source->plan.sample(source->plan.context, thread->id, &then, chain, read_moment,
+				 &moment) ||
+	    moment.state != PASSIVE_BUSY || !is_of(chain, then, position) ||
+	    !is_of(chain, now, &source->after))
+		clear(chain);
+	return PASSIVE_BUSY;
 }
 
 static void read_step(struct recorder_source *interface, const struct plan_source *what, char *text,
@@ -273,7 +340,7 @@ static void read_step(struct recorder_source *interface, const struct plan_sourc
 void process_source_set_plan(struct process_source *source, const struct process_plan *plan)
 {
 	source->plan = *plan;
-	source->source.read_plan = read_plan;
+	source->source.read_plan = plan->later ? read_plan_later : read_plan;
 	source->source.step = read_step;
 }
 

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <time.h>
 
+#define NS_PER_SECOND 1000000000u
+
 /* How often the lists of threads are read anew. */
 #define UPDATE_INTERVAL 50000000u
 
@@ -341,10 +343,12 @@ static void note_plan(const struct look *look)
 static bool is_plan_due(const struct look *look)
 {
 	struct recorder *recorder = look->recorder;
-	uint64_t interval = recorder->options.plan_interval;
+	unsigned rate = recorder->options.plan_rate;
+	uint64_t interval;
 
-	if (!interval || !look->source->read_plan || look->now < look->thread->plan_due)
+	if (!rate || !look->source->read_plan || look->now < look->thread->plan_due)
 		return false;
+	interval = NS_PER_SECOND / rate;
 	if (recorder->busy_before > PLAN_THREADS)
 		interval = interval * recorder->busy_before / PLAN_THREADS;
 	look->thread->plan_due = look->now + interval / 2 + pace_random(&recorder->pace, interval);
@@ -434,9 +438,12 @@ static enum passive_state read_position(struct look *look)
 	look->with_plan = state != PASSIVE_IDLE && is_plan_due(look);
 	if (!look->with_plan)
 		return state;
+	recorder->chain.awaited = false;
 	state = look->source->read_plan(look->source, look->process_thread, &recorder->position,
 					&recorder->chain);
 	look->thread->held = recorder->chain.held;
+	if (recorder->chain.awaited)
+		look->thread->plan_due = 0;
 	return state;
 }
 

@@ -17,8 +17,9 @@
 /* The mean interval between looks, in ns, unless the user wants another one. */
 #define RECORDER_INTERVAL_DEFAULT 1000000u
 
-/* Likewise between looks at the record sources of a thread, which is stopped for it. */
-#define RECORDER_PLAN_INTERVAL_DEFAULT 10000000u
+/* So often a second the record sources of a thread are looked at, unless the user wants otherwise; 0: never. */
+#define RECORDER_PLAN_RATE_DEFAULT 100
+#define RECORDER_PLAN_RATE_MAX	   1000
 
 /*
  * A process to be recorded, as the recorder sees it; process_source.h is the real one.  Belongs to the
@@ -39,9 +40,9 @@ struct recorder_source {
 		     char *text, size_t size);
 
 	/*
-	 * As read(), and with it, of the same instant, the record sources that the thread has active.
-	 * It is stopped for that, some 50 us; the chain tells how long.  Both are NULL where record
-	 * sources aren't told.
+	 * As read(), just after it, and with it, of the same instant, the record sources that the thread has
+	 * active: an empty chain that isn't whole, if they can't be told.  It is stopped for that, some 50 us,
+	 * the chain tells how long; or sampled (stack_events.h).  Both are NULL where record sources aren't told.
 	 */
 	enum passive_state (*read_plan)(struct recorder_source *source,
 					const struct process_thread *thread,
@@ -70,9 +71,9 @@ struct recorder_source {
 
 struct recorder_options {
 	struct log_options log;
-	uint64_t interval;	/* the mean; SAMPLER_INTERVAL_MIN to _MAX */
-	uint64_t plan_interval; /* the mean between looks at a thread's record sources; 0: none */
-	unsigned share;		/* percent of a CPU that the thread may use for looks */
+	uint64_t interval;  /* the mean; SAMPLER_INTERVAL_MIN to _MAX */
+	unsigned plan_rate; /* looks at a thread's record sources, a second, on average; 0: none */
+	unsigned share;	    /* percent of a CPU that the thread may use for looks */
 	enum sql_text sql_text;
 	bool in_process; /* the recorder is a thread of the process that it records */
 };

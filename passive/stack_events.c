@@ -2,24 +2,30 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
-#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-/*
- * So much of a stack is copied with a sample: what Firebird uses in some ten calls of procedures within each other.
- * The kernel copies it while the thread is interrupted, some µs, and allows 64 KB.
- */
-#define COPIED 32768u
+#define PAGE 4096u
 
-/* Room for the samples between two looks, one page more for the ring's state. */
-#define RING_PAGES 32u
-#define PAGE	   4096u
+/*
+ * So much of a stack is copied with a sample: what Firebird uses in some twenty calls of procedures within each other.
+ * The kernel copies it while the thread is interrupted, some us, and allows 64 KB.
+ */
+#define COPIED 61440u
+
+/* Room for one sample, which may have 64 KB; there is only one at a time.  One page more for the ring's state. */
+#define RING_PAGES 16u
+
+/*
+ * Of the thread's CPU time, from when it is asked for to the sample, in ns.  The kernel tries again as often as long as the
+ * thread is in the kernel: with 10 us, the least that it allows, a busy guest's thread seems to do nothing else.
+ */
+#define DELAY 500000u
 
 /* The kernel's bits of the registers, in its order, and their numbers in DWARF. */
 static const struct {
@@ -42,12 +48,12 @@ static const struct {
 struct stack_events {
 	int fd;
 	struct perf_event_mmap_page *ring;
-	unsigned char *record; /* room for one, taken out of the ring */
+	bool awaited; /* a sample was asked for, and not taken yet */
 };
 
-/* What a sample is made of, behind its header, in the kernel's order. */
+/* A sample in the ring, in the kernel's order. */
 struct sample_head {
-	uint64_t time;
+	struct perf_event_header header;
 	uint64_t abi; /* 0: a kernel thread, without registers */
 	uint64_t registers[REGISTERS];
 	uint64_t stack_size; /* room for the copy that follows; then u64: used */
@@ -62,53 +68,65 @@ static uint64_t register_bits(void)
 	return bits;
 }
 
-static int open_event(pid_t thread, uint64_t period)
+/*
+ * In the kernel a thread isn't sampled, but when it comes back: most system calls don't keep the registers that tell
+ * the objects.
+ */
+static int open_event(pid_t thread)
 {
 	struct perf_event_attr attribute = {
 		.size = sizeof(attribute),
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_TASK_CLOCK,
-		.sample_period = period,
-		.sample_type = PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
+		.sample_period = DELAY,
+		.sample_type = PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
 		.sample_regs_user = register_bits(),
 		.sample_stack_user = COPIED,
-		/* Of time in the kernel, the user's registers: what called it. */
-		.exclude_kernel = 0,
+		.disabled = 1,
+		.exclude_kernel = 1,
 		.exclude_hv = 1,
-		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC,
 	};
-	long fd = syscall(SYS_perf_event_open, &attribute, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
-	if (fd >= 0 || (errno != EACCES && errno != EPERM))
-		return (int)fd;
-	/* Who may not see the kernel may still see the time outside of it. */
-	attribute.exclude_kernel = 1;
 	return (int)syscall(SYS_perf_event_open, &attribute, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-struct stack_events *stack_events_open(pid_t thread, uint64_t period)
+static void explain(bool opened, char error[STACK_ERROR_SIZE])
+{
+	if (opened && errno == EPERM)
+		snprintf(
+			error, STACK_ERROR_SIZE,
+			"too little memory may be locked for perf events: raise the limit of locked memory "
+			"(ulimit -l), or kernel.perf_event_mlock_kb");
+	else if (errno == EACCES || errno == EPERM)
+		snprintf(
+			error, STACK_ERROR_SIZE,
+			"perf_event_open() is not permitted: set kernel.perf_event_paranoid to 2, and in a "
+			"container allow the call; or use fbprof record, which needs none of that");
+	else
+		snprintf(error, STACK_ERROR_SIZE,
+			 "perf events can't be had: %s: use fbprof record, which needs none",
+			 strerror(errno));
+}
+
+struct stack_events *stack_events_open(pid_t thread, char error[STACK_ERROR_SIZE])
 {
 	struct stack_events *events = calloc(1, sizeof(*events));
 	void *ring = MAP_FAILED;
 
-	if (!events)
+	if (!events) {
+		snprintf(error, STACK_ERROR_SIZE, "out of memory");
 		return NULL;
-	events->record = malloc(UINT16_MAX + 1u);
-	events->fd = open_event(thread, period);
+	}
+	events->fd = open_event(thread);
 	if (events->fd >= 0)
 		ring = mmap(NULL, (1 + RING_PAGES) * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
 			    events->fd, 0);
-	if (ring != MAP_FAILED)
+	if (ring != MAP_FAILED) {
 		events->ring = ring;
-	if (events->ring && events->record)
 		return events;
-	{
-		int error = errno;
-
-		stack_events_close(events);
-		errno = error;
 	}
+	explain(events->fd >= 0, error);
+	stack_events_close(events);
 	return NULL;
 }
 
@@ -120,8 +138,23 @@ void stack_events_close(struct stack_events *events)
 		munmap(events->ring, (1 + RING_PAGES) * PAGE);
 	if (events->fd >= 0)
 		close(events->fd);
-	free(events->record);
 	free(events);
+}
+
+/* ---- The ring ---- */
+
+static bool is_there(const struct stack_events *events)
+{
+	return __atomic_load_n(&events->ring->data_head, __ATOMIC_ACQUIRE) !=
+	       events->ring->data_tail;
+}
+
+/* What is in it has been read. */
+static void empty(struct stack_events *events)
+{
+	uint64_t head = __atomic_load_n(&events->ring->data_head, __ATOMIC_ACQUIRE);
+
+	__atomic_store_n(&events->ring->data_tail, head, __ATOMIC_RELEASE);
 }
 
 static void copy_out(const struct stack_events *events, uint64_t place, void *to, size_t size)
@@ -135,50 +168,49 @@ static void copy_out(const struct stack_events *events, uint64_t place, void *to
 	memcpy((unsigned char *)to + first, data, size - first);
 }
 
-/* False: it has no registers, as the thread was in exec or exit. */
-static bool read_sample(const unsigned char *record, size_t size, struct stack_sample *sample,
-			uint64_t *time)
+/* False: it is none, or has no registers, as the thread was in exec or exit. */
+static bool read_sample(const struct stack_events *events, struct stack_sample *sample)
 {
+	uint64_t place = events->ring->data_tail, used;
 	struct sample_head head;
-	uint64_t used;
 
-	if (size < sizeof(head))
+	copy_out(events, place, &head, sizeof(head));
+	if (head.header.type != PERF_RECORD_SAMPLE || head.abi != PERF_SAMPLE_REGS_ABI_64 ||
+	    head.stack_size > COPIED ||
+	    head.header.size < sizeof(head) + head.stack_size + sizeof(used))
 		return false;
-	memcpy(&head, record, sizeof(head));
-	if (head.abi != PERF_SAMPLE_REGS_ABI_64 || head.stack_size > COPIED ||
-	    size < sizeof(head) + head.stack_size + sizeof(used))
-		return false;
-	memcpy(&used, record + sizeof(head) + head.stack_size, sizeof(used));
+	copy_out(events, place + sizeof(head) + head.stack_size, &used, sizeof(used));
 	if (used > head.stack_size)
 		return false;
-	*time = head.time;
 	for (unsigned i = 0; i < REGISTERS; i++)
 		sample->registers[registers[i].number] = head.registers[i];
 	sample->size = used;
-	memcpy(sample->bytes, record + sizeof(head), used);
+	copy_out(events, place + sizeof(head), sample->bytes, used);
 	return true;
 }
 
-bool stack_events_take(struct stack_events *events, struct stack_sample *sample, uint64_t *time)
+/* ---- Samples ---- */
+
+/* The kernel switches the event off after one sample by itself. */
+bool stack_events_ask(struct stack_events *events)
 {
-	uint64_t head = __atomic_load_n(&events->ring->data_head, __ATOMIC_ACQUIRE);
-	uint64_t tail = events->ring->data_tail;
-	bool taken = false;
-	size_t size = 0;
+	events->awaited = !ioctl(events->fd, PERF_EVENT_IOC_REFRESH, 1);
+	return events->awaited;
+}
 
-	while (tail < head) {
-		struct perf_event_header header;
+bool stack_events_await(const struct stack_events *events)
+{
+	return events->awaited;
+}
 
-		copy_out(events, tail, &header, sizeof(header));
-		if (header.size < sizeof(header))
-			break;
-		if (header.type == PERF_RECORD_SAMPLE) {
-			size = header.size - sizeof(header);
-			copy_out(events, tail + sizeof(header), events->record, size);
-			taken = true;
-		}
-		tail += header.size;
-	}
-	__atomic_store_n(&events->ring->data_tail, head, __ATOMIC_RELEASE);
-	return taken && read_sample(events->record, size, sample, time);
+bool stack_events_take(struct stack_events *events, struct stack_sample *sample)
+{
+	bool taken;
+
+	if (!is_there(events))
+		return false;
+	events->awaited = false;
+	taken = read_sample(events, sample);
+	empty(events);
+	return taken;
 }

@@ -17,7 +17,7 @@ struct targets_options {
 	pid_t pid;
 	bool children;	     /* follow its children, too */
 	const char *layouts; /* directory of the layout cache; NULL: the default (layout.h) */
-	/* process_plan_open(), if record sources are to be recorded, too; else NULL. */
+	/* process_plan_open() or the like, if record sources are to be recorded, too; else NULL. */
 	bool (*open_plan)(const struct process *process, const struct layout *layout,
 			  struct process_plan *plan, char error[STACK_ERROR_SIZE]);
 	/* Says why a child, or the record sources of a process, are not recorded; may be NULL. */

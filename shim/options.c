@@ -38,18 +38,24 @@ static int find_name(const char *value, const char *const *names, size_t count)
 	return -1;
 }
 
-/* Each reads `value` (NULL: no '=' was given) and returns whether it is allowed. */
-
-static bool set_interval(struct options *options, const char *value)
+static bool read_number(const char *value, unsigned long long *number)
 {
 	char *end;
-	unsigned long long number;
 
 	if (!value || *value < '0' || *value > '9')
 		return false;
 	errno = 0;
-	number = strtoull(value, &end, 10);
-	if (errno || *end ||
+	*number = strtoull(value, &end, 10);
+	return !errno && !*end;
+}
+
+/* Each reads `value` (NULL: no '=' was given) and returns whether it is allowed. */
+
+static bool set_interval(struct options *options, const char *value)
+{
+	unsigned long long number;
+
+	if (!read_number(value, &number) ||
 	    (number != 0 && (number < SAMPLER_INTERVAL_MIN / NS_PER_US ||
 			     number > SAMPLER_INTERVAL_MAX / NS_PER_US)))
 		return false;
@@ -62,6 +68,16 @@ static bool set_interval(struct options *options, const char *value)
 	} else if (options->mode == LOG_MODE_MEASURED) {
 		options->mode = MODE_DEFAULT;
 	}
+	return true;
+}
+
+static bool set_plan_rate(struct options *options, const char *value)
+{
+	unsigned long long number;
+
+	if (!read_number(value, &number) || number > RECORDER_PLAN_RATE_MAX)
+		return false;
+	options->plan_rate = (unsigned)number;
 	return true;
 }
 
@@ -125,6 +141,7 @@ static const struct {
 	{ "MODE", set_mode, "SAMPLED, COARSE, MEASURED, CLOCK or PASSIVE" },
 	{ "SQL_TEXT", set_sql_text, "FULL, HASH or OFF" },
 	{ "CLOCK", set_clock, "AUTO, TSC or SYSTEM" },
+	{ "PLAN_RATE", set_plan_rate, "a number from 0 to 1000 a second" },
 };
 
 #define KNOWN_COUNT (sizeof(known) / sizeof(*known))

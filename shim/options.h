@@ -19,6 +19,7 @@ struct options {
 	bool stock; /* MODE=CLOCK: the stock profiler under our clock; `mode` doesn't count then */
 	bool passive; /* MODE=PASSIVE: the process is recorded, whoever has a session */
 	uint64_t passive_interval; /* SAMPLING_INTERVAL if given, else passive mode's default */
+	unsigned plan_rate;	   /* PLAN_RATE: of passive mode, a second; 0, the default: never */
 	bool detailed;		   /* DETAILED_REQUESTS */
 	enum sql_text sql_text;
 	enum tick_clock_choice clock; /* CLOCK: what to measure with */

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "passive.h"
 #include "../passive/control.h"
+#include "../passive/own_plan.h"
 #include "../passive/targets.h"
 #include "../sampler/sampler.h"
 #include "environment.h"
@@ -15,6 +16,7 @@
 #include "options.h"
 #include "session.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -81,6 +83,48 @@ static void tell_progress(const struct recorder *recorder, const struct targets 
 		tell(state, recorder_path(recorder));
 }
 
+/* ---- Record sources ---- */
+
+/* The module is beside this library, and stays loaded.  NULL, with a sentence, if it can't be loaded. */
+static own_plan_open_function *load_module(char error[STACK_ERROR_SIZE])
+{
+	own_plan_open_function *open = NULL;
+	char path[4096 + sizeof(OWN_PLAN_MODULE)];
+	const char *slash;
+	void *module;
+	Dl_info own;
+
+	if (!dladdr((void *)load_module, &own) || !(slash = strrchr(own.dli_fname, '/')) ||
+	    slash - own.dli_fname > 4096) {
+		snprintf(error, STACK_ERROR_SIZE, "preload libfbprof.so by its path");
+		return NULL;
+	}
+	snprintf(path, sizeof(path), "%.*s/" OWN_PLAN_MODULE, (int)(slash - own.dli_fname),
+		 own.dli_fname);
+	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (module)
+		open = (own_plan_open_function *)dlsym(module, OWN_PLAN_OPEN);
+	if (!open)
+		snprintf(error, STACK_ERROR_SIZE,
+			 "libunwind must be installed, and " OWN_PLAN_MODULE
+			 " be beside libfbprof.so: %.200s",
+			 dlerror());
+	return open;
+}
+
+/* Without record sources the rest is recorded all the same. */
+static bool open_plan(const struct process *process, const struct layout *layout,
+		      struct process_plan *plan, char error[STACK_ERROR_SIZE])
+{
+	own_plan_open_function *open = load_module(error);
+	bool done = open && open(process, layout, plan, error);
+
+	snprintf(control->remark, sizeof(control->remark), "%s", done ? "" : error);
+	return done;
+}
+
+/* ---- Recording ---- */
+
 /* Looks until it is switched off.  False: something failed.  Returns early with `rotate` set. */
 static bool look(struct recorder *recorder, struct targets *targets, bool *rotate)
 {
@@ -113,7 +157,9 @@ static bool look(struct recorder *recorder, struct targets *targets, bool *rotat
 /* Records until it is switched off.  False: something failed, and was told. */
 static bool record(bool *rotate)
 {
-	const struct targets_options targets_options = { .pid = getpid() };
+	const struct targets_options targets_options = {
+		.pid = getpid(), .open_plan = recorder_options.plan_rate ? open_plan : NULL
+	};
 	char error[TARGETS_ERROR_SIZE];
 	struct recorder *recorder = recorder_new(&recorder_options, error, sizeof(error));
 	struct targets *targets;
@@ -186,6 +232,14 @@ static bool make_control(void)
 	return true;
 }
 
+static void drop_control(void)
+{
+	munmap(control, sizeof(*control));
+	control = NULL;
+	close(control_fd);
+	control_fd = -1;
+}
+
 static bool start_thread(void)
 {
 	pthread_attr_t attributes;
@@ -216,6 +270,7 @@ static bool read_options(const char *text, bool *wanted, char *error, size_t err
 		return true; /* START_SESSION says what is wrong; and it isn't known that we are wanted */
 	*wanted = options.passive;
 	recorder_options = (struct recorder_options){ .interval = options.passive_interval,
+						      .plan_rate = options.plan_rate,
 						      .sql_text = options.sql_text,
 						      .in_process = true };
 	return !*wanted || (environment_log_options(&recorder_options.log, error, error_size) &&
@@ -235,9 +290,11 @@ static void start(const char *text)
 		return;
 	recorder_options.log.clock = "CLOCK_MONOTONIC";
 	session_watch_forks();
-	if (make_control() && start_thread())
-		return;
-	control = NULL;
+	if (make_control()) {
+		if (start_thread())
+			return;
+		drop_control();
+	}
 	notice("MODE=PASSIVE: its thread could not be started: check the limits of "
 	       "threads, open files and memory");
 }

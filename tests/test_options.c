@@ -230,6 +230,15 @@ START_TEST(passive)
 	accept("MODE=COARSE");
 	ck_assert(!options.passive);
 	refuse("MODE=PASSIVELY", "MODE=PASSIVELY", "PASSIVE", NULL);
+	ck_assert_uint_eq(options.plan_rate, 0);
+	accept("plan_rate=1000");
+	ck_assert_uint_eq(options.plan_rate, 1000);
+	accept("PLAN_RATE=0");
+	ck_assert_uint_eq(options.plan_rate, 0);
+	refuse("PLAN_RATE=1001", "PLAN_RATE=1001", "0 to 1000", NULL);
+	refuse("PLAN_RATE=-1", "PLAN_RATE=-1", "0 to 1000", NULL);
+	refuse("PLAN_RATE=often", "PLAN_RATE=often", "0 to 1000", NULL);
+	refuse("PLAN_RATE", "PLAN_RATE without a value", "0 to 1000", NULL);
 }
 END_TEST
 

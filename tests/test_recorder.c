@@ -375,7 +375,7 @@ START_TEST(stopped)
 	struct image_session *session;
 
 	recorder_free(recorder);
-	options.plan_interval = 1;
+	options.plan_rate = 1000000;
 	source.read_plan = read_stopped;
 	stops = 0;
 	start();

@@ -3,11 +3,15 @@
  */
 #include "../passive/plan_memory.h"
 #include "../passive/stack.h"
+#include "../passive/stack_events.h"
 #include "run_suite.h"
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -133,6 +137,128 @@ START_TEST(stopped_process)
 }
 END_TEST
 
+/* ---- Samples of a thread that goes on ---- */
+
+struct worker {
+	_Atomic pid_t thread; /* 0: not there yet */
+	atomic_bool end;
+	unsigned depth;
+	pthread_t handle;
+};
+
+static struct worker worker;
+
+static int work(void)
+{
+	atomic_store(&worker.thread, gettid());
+	while (!atomic_load_explicit(&worker.end, memory_order_relaxed))
+		;
+	return 0;
+}
+
+static int sleep_and_work(void)
+{
+	atomic_store(&worker.thread, gettid());
+	usleep(500000);
+	return work();
+}
+
+static void *descend_in_thread(void *at_the_end)
+{
+	descend(worker.depth, (int (*)(void))at_the_end);
+	return NULL;
+}
+
+/* NULL: events aren't permitted here.  It has been said. */
+static struct stack_events *start_worker(unsigned depth, int (*at_the_end)(void))
+{
+	char error[STACK_ERROR_SIZE];
+	struct stack_events *events = stack_events_open(gettid(), error);
+
+	if (!events) {
+		fprintf(stderr, "not tested: %s\n", error);
+		return NULL;
+	}
+	stack_events_close(events);
+	worker.depth = depth;
+	atomic_store(&worker.thread, 0);
+	atomic_store(&worker.end, false);
+	ck_assert_int_eq(
+		pthread_create(&worker.handle, NULL, descend_in_thread, (void *)at_the_end), 0);
+	while (!atomic_load(&worker.thread))
+		usleep(100);
+	events = stack_events_open(atomic_load(&worker.thread), error);
+	ck_assert_msg(events != NULL, "%s", error);
+	return events;
+}
+
+static void end_worker(struct stack_events *events)
+{
+	atomic_store(&worker.end, true);
+	pthread_join(worker.handle, NULL);
+	if (!stack_events_await(events))
+		stack_events_ask(events);
+	stack_events_close(events);
+}
+
+/* Other programs may have the CPU for a while. */
+static bool take_in_time(struct stack_events *events)
+{
+	for (unsigned i = 0; i < 3000; i++) {
+		if (stack_events_take(events, &sample))
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+static void check_samples(struct stack_events *events, unsigned depth)
+{
+	struct stack_unwinder *unwinder = new_unwinder(getpid());
+	bool whole;
+
+	for (unsigned i = 0; i < 20; i++) {
+		uint32_t count;
+
+		ck_assert(!stack_events_await(events));
+		ck_assert(stack_events_ask(events));
+		ck_assert(stack_events_await(events));
+		ck_assert(take_in_time(events));
+		count = stack_unwind(unwinder, &sample, frames, FRAMES, &whole);
+		ck_assert(whole);
+		ck_assert_uint_eq(count_frames(count, (const void *)descend), depth + 1);
+	}
+	stack_unwinder_free(unwinder);
+}
+
+START_TEST(running_thread)
+{
+	struct stack_events *events = start_worker(5, work);
+
+	if (!events)
+		return;
+	check_samples(events, 5);
+	end_worker(events);
+}
+END_TEST
+
+/* The sample comes when it goes on. */
+START_TEST(thread_that_waits)
+{
+	struct stack_events *events = start_worker(5, sleep_and_work);
+
+	if (!events)
+		return;
+	ck_assert(stack_events_ask(events));
+	ck_assert(!stack_events_take(events, &sample));
+	usleep(10000);
+	ck_assert(!stack_events_take(events, &sample));
+	ck_assert(stack_events_await(events));
+	ck_assert(take_in_time(events));
+	end_worker(events);
+}
+END_TEST
+
 static struct position position_of(uint32_t count, uint64_t first)
 {
 	static struct position position;
@@ -191,6 +317,8 @@ int main(void)
 	tcase_add_test(all, own_stack);
 	tcase_add_test(all, room_for_few_frames);
 	tcase_add_test(all, stopped_process);
+	tcase_add_test(all, running_thread);
+	tcase_add_test(all, thread_that_waits);
 	tcase_add_test(all, last_place_in_a_plan);
 	suite_add_tcase(suite, all);
 	return run_suite(suite);

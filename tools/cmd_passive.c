@@ -133,11 +133,13 @@ static bool await(const struct control *control, bool on)
 static enum command_status print_state(const struct control *control, int pid)
 {
 	enum control_state state = control_value(&control->state);
-	char sentence[CONTROL_SENTENCE], name[COMMAND_NAME_SIZE], *line;
+	char sentence[CONTROL_SENTENCE], remark[CONTROL_REMARK], name[COMMAND_NAME_SIZE], *line;
 	struct sink sink;
 
 	memcpy(sentence, control->sentence, sizeof(sentence));
 	sentence[sizeof(sentence) - 1] = 0;
+	memcpy(remark, control->remark, sizeof(remark));
+	remark[sizeof(remark) - 1] = 0;
 	if (state == CONTROL_FAILED)
 		return command_fail(command_process_name(pid, name), "%s", sentence);
 	line = text_line(sentence);
@@ -146,9 +148,16 @@ static enum command_status print_state(const struct control *control, int pid)
 		sink_put(&sink, "off\n");
 	else if (state == CONTROL_WAITING)
 		sink_put(&sink, "on, but no engine is loaded\n");
-	else
+	else {
+		line = text_line(sentence);
 		sink_print(&sink, "on, to %s\n", line);
-	g_free(line);
+		g_free(line);
+	}
+	if (state == CONTROL_RECORDING && *remark) {
+		line = text_line(remark);
+		sink_print(&sink, "without record sources: %s\n", line);
+		g_free(line);
+	}
 	return command_close_stdout(&sink);
 }
 

@@ -57,9 +57,9 @@ enum command_status recording_options_check(const struct recording_options *opti
 		return command_misuse("--interval: must be from 50 to 1000000 microseconds");
 	if (options->share < 1 || options->share > 100)
 		return command_misuse("--share=%d: must be from 1 to 100 percent", options->share);
-	if (options->plan_rate < 0 || options->plan_rate > 1000)
-		return command_misuse("--plan-rate=%d: must be from 0 to 1000 a second",
-				      options->plan_rate);
+	if (options->plan_rate < 0 || options->plan_rate > RECORDER_PLAN_RATE_MAX)
+		return command_misuse("--plan-rate=%d: must be from 0 to %d a second",
+				      options->plan_rate, RECORDER_PLAN_RATE_MAX);
 	if (find_sql_text(options->sql_text) < 0)
 		return command_misuse("--sql-text=%s: must be one of full, hash, off",
 				      options->sql_text);
@@ -147,8 +147,7 @@ static bool open_recorder(struct recording *recording, const struct recording_op
 			 .on_stop = warn_stopped },
 		.interval = (uint64_t)(options->interval * 1000),
 		.share = (unsigned)options->share,
-		.plan_interval =
-			options->plan_rate ? 1000000000u / (unsigned)options->plan_rate : 0,
+		.plan_rate = (unsigned)options->plan_rate,
 		.sql_text = (enum sql_text)find_sql_text(options->sql_text),
 	};
 

@@ -20,7 +20,7 @@ struct recording_options {
 #define RECORDING_OPTIONS_DEFAULT                                           \
 	{                                                                   \
 		.interval = RECORDER_INTERVAL_DEFAULT / 1000.0, .share = 5, \
-		.plan_rate = 1000000000 / RECORDER_PLAN_INTERVAL_DEFAULT    \
+		.plan_rate = RECORDER_PLAN_RATE_DEFAULT                     \
 	}
 
 /* The entries for these options, to be put into an array of GOptionEntry. */

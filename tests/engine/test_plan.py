@@ -1,4 +1,4 @@
-"""Record sources on native stacks: the chains that are read from outside are those of the plan."""
+"""Record sources on native stacks: the chains that are read from outside, or in-process, are those of the plan."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import collections
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import firebird_env as env
 import passive
 
 ENGINE = env.FIREBIRD / 'plugins/libEngine13.so'
+TRIES = 6
 
 
 @pytest.fixture(scope='module')
@@ -32,10 +34,9 @@ def normal_chains(counted) -> dict[str, int]:
     return chains
 
 
-def session_chains(scratch, database, root, plan, seconds) -> dict[str, int]:
-    """By a session."""
+def logged_chains(log: Path) -> dict[str, int]:
     counted = []
-    for count, _, frames in passive.chains(passive.run_in_session(database, root, scratch / 'log', plan, seconds, 'SAMPLED')):
+    for count, _, frames in passive.chains(log):
         steps = []
         for kind, what in frames:
             if kind == 'request':
@@ -44,6 +45,11 @@ def session_chains(scratch, database, root, plan, seconds) -> dict[str, int]:
                 steps[-1].append(what)
         counted.append((count, [of_request for of_request in steps if of_request]))
     return normal_chains(counted)
+
+
+def session_chains(scratch, database, root, plan, seconds) -> dict[str, int]:
+    """By a session."""
+    return logged_chains(passive.run_in_session(database, root, scratch / 'log', plan, seconds, 'SAMPLED'))
 
 
 def passive_chains(database, root, cache, plan, seconds, way, hz='250', engine=ENGINE) -> tuple[dict[str, int], str]:
@@ -62,17 +68,77 @@ def passive_chains(database, root, cache, plan, seconds, way, hz='250', engine=E
                          for count, chain in counted), last
 
 
+def own_chains(scratch, database, root, profiler, layouts, plan, seconds, options='MODE=PASSIVE,PLAN_RATE=250',
+               before=()) -> tuple[dict[str, int], str, Path]:
+    """By the process itself, in passive mode; its state meanwhile, and where its log is. `before` is put before the command."""
+    log_dir = Path(tempfile.mkdtemp(dir=scratch))
+    with subprocess.Popen([*before, *env.python_program('plans.py', database, plan, seconds, 'off')],
+                          env=env.environment(root, preload=profiler, log_dir=log_dir, FBPROF_OPTIONS=options,
+                                              FBPROF_CACHE=str(layouts)), stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        status = env.wait_until(lambda: status_if_on(process.pid), 'recording')
+        process.communicate(timeout=env.PATIENCE)
+    assert process.returncode == 0
+    log, = env.logs(log_dir)
+    return logged_chains(log), status, log_dir
+
+
+def status_if_on(pid: int) -> str:
+    status = env.run([env.FBPROF, 'passive', 'status', '--pid', pid]).stdout
+    return status if status.startswith('on, to ') else ''
+
+
+def often(session) -> set[str]:
+    return {chain for chain, count in session.items() if count > 0.1 * sum(session.values())}
+
+
+def check_chains(session, seen):
+    shown = '\n'.join(f'{seen[chain]:6} {session[chain]:6} {chain}' for chain in sorted({*seen, *session}))
+    assert set(seen) <= set(session), shown
+    # And the other way round: what a session sees often is not missed.
+    assert often(session) <= set(seen), shown
+
+
 @pytest.mark.parametrize('plan, way', [('join', 'stop'), ('subqueries', 'stop'), ('window', 'stop'), ('recursive', 'stop'),
-                                       ('calls', 'stop'), ('calls', 'events'), ('cursor', 'events')])
+                                       ('calls', 'stop')])
 def test_chains_are_those_of_a_session(scratch, plans, root, profiler, layouts, plan, way):
     session = session_chains(scratch, plans, root, plan, 1)
     seen, last = passive_chains(plans, root, layouts, plan, 1.5, way)
     assert sum(seen.values()) > 40, last
-    shown = '\n'.join(f'{seen[chain]:6} {session[chain]:6} {chain}' for chain in sorted({*seen, *session}))
-    assert set(seen) <= set(session), shown
-    # And the other way round: what a session sees often is not missed.
-    often = {chain for chain, count in session.items() if count > 0.1 * sum(session.values())}
-    assert often <= set(seen), shown
+    check_chains(session, seen)
+
+
+@pytest.mark.parametrize('plan', ['join', 'subqueries', 'window', 'recursive', 'calls', 'cursor'])
+def test_chains_of_the_own_process(scratch, plans, root, profiler, layouts, plan):
+    """MODE=PASSIVE under the preload: the same, out of its log."""
+    session = session_chains(scratch, plans, root, plan, 1)
+    seen = collections.Counter()
+    for _ in range(TRIES):  # where there is more work than CPUs, samples are few
+        chains, status, _ = own_chains(scratch, plans, root, profiler, layouts, plan, 3)
+        if 'without record sources' in status:
+            pytest.skip(status)
+        seen.update(chains)
+        if often(session) <= set(seen):
+            break
+    check_chains(session, seen)
+
+
+def test_events_that_are_refused(scratch, plans, root, profiler, layouts):
+    """The process is recorded all the same, without record sources, and its state says what to do."""
+    seen, status, log_dir = own_chains(scratch, plans, root, profiler, layouts, 'join', 1,
+                                          before=env.python_program('without_perf.py'))
+    assert re.fullmatch(r'on, to .*\n'
+                        r'without record sources: perf_event_open\(\) is not permitted: set kernel.perf_event_paranoid .*\n',
+                        status)
+    assert not seen
+    log, = env.logs(log_dir)
+    assert 'select first 5 skip 1' in env.run([env.FBPROF, 'report', log]).stdout
+
+
+def test_events_that_are_not_wanted(scratch, plans, root, profiler, layouts):
+    seen, status, _ = own_chains(scratch, plans, root, profiler, layouts, 'join', 1, 'MODE=PASSIVE')
+    assert re.fullmatch(r'on, to .*\n', status)
+    assert not seen
 
 
 @pytest.mark.parametrize('version', ['4.0.7', '3.0.14'])

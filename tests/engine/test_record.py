@@ -153,7 +153,7 @@ def traces(pid: int) -> list[str]:
 def test_in_process(scratch, database, root, profiler, layouts, mode):
     """From the first connection on; switched off, it holds no file and uses no CPU; sessions work beside it."""
     with env.Server(scratch / 'server', mode, preload=profiler,
-                    extra={'FBPROF_OPTIONS': 'MODE=PASSIVE', 'FBPROF_CACHE': str(layouts)}) as server:
+                    extra={'FBPROF_OPTIONS': 'MODE=PASSIVE,PLAN_RATE=100', 'FBPROF_CACHE': str(layouts)}) as server:
         with two_clients(server, database, root) as (first, second), \
                 env.Attachment(server.dsn(database), root) as client:
             pid = first.executor
@@ -166,6 +166,7 @@ def test_in_process(scratch, database, root, profiler, layouts, mode):
             read_until_seen(second, server.log_dir)
             assert fbprof('passive', 'off', '--pid', pid).stdout == 'off\n'
             assert [trace for trace in traces(pid) if trace.endswith('.fbprof')] == []
+            assert 'anon_inode:[perf_event]' not in env.descriptors(pid).values()
             thread, = [thread for thread, name in env.threads(pid).items() if name == 'fbprof-passive']
             before = Path(f'/proc/{pid}/task/{thread}/schedstat').read_text()
             time.sleep(0.3)

@@ -85,10 +85,12 @@ static void format_chain(const struct plan *plan, char *text, size_t size)
 
 static bool take(int process, int thread, struct stack_events *events)
 {
-	uint64_t time;
-
-	return events ? stack_events_take(events, &stack, &time) :
-			stack_stop(process, thread, &stack, NULL, NULL);
+	if (!events)
+		return stack_stop(process, thread, &stack, NULL, NULL);
+	if (stack_events_await(events))
+		return stack_events_take(events, &stack);
+	stack_events_ask(events);
+	return false;
 }
 
 static void sample(struct plan *plan, int process, int thread, double hz, double seconds,
@@ -153,9 +155,9 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (strcmp(argv[7], "events") == 0) {
-		events = stack_events_open(atoi(argv[4]), (uint64_t)(1e9 / atof(argv[5])));
+		events = stack_events_open(atoi(argv[4]), error);
 		if (!events) {
-			perror("plan_sampler: perf_event_open");
+			fprintf(stderr, "plan_sampler: %s\n", error);
 			return 77;
 		}
 	}
