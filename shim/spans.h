@@ -24,16 +24,20 @@
 #include <stdint.h>
 
 /*
- * Room for the spans that wait for one that takes them in: at most one for each different line or
- * record source on each level.  When it is full, neighbours are joined, and a span that began between
- * them has a self time that is too long.
+ * Room for the spans that wait for one that takes them in.  Requests that are called are of a new key
+ * each, so there may be any number of them, in the fetch of an aggregate, for instance.  When it is
+ * full, neighbours are joined: the longer ago, the longer the time in which they ended may be.  Of what
+ * began in that time it isn't known any more which of them are in it: they are thought to be spread
+ * evenly over it.
  */
-#define SPANS_ROOM 64
+#define SPANS_ROOM 128
 
 struct span {
 	int64_t end;
-	uint64_t time, cost, cpu; /* in all, in ns */
-	uint64_t key;		  /* 0: a look */
+	int64_t begin; /* of those that were joined for want of room, the first one's start; else `end` */
+	uint64_t time, cost, cpu;     /* in all, in ns */
+	uint64_t look_cost, look_cpu; /* of looks: it is the own one of what they are in */
+	uint64_t key;		      /* 0: only looks */
 };
 
 struct spans {
@@ -56,8 +60,11 @@ struct span_times spans_end(struct spans *spans, uint64_t key, int64_t end, uint
 /* The same, of a key whose spans are never within one another. */
 struct span_times spans_end_apart(struct spans *spans, uint64_t key, int64_t end, uint64_t time);
 
-/* Frees some room at the older end. */
+/* Joins some that ended long ago. */
 void spans_make_room(struct spans *spans);
+
+/* Takes what was after `start` out of some that were joined, and began to end before. */
+struct span spans_take_part(struct span *span, int64_t start);
 
 /*
  * The same without looks, thus without costs and CPU time, for each and every span; returns the self
@@ -70,8 +77,15 @@ static inline uint64_t spans_end_timed(struct spans *spans, uint64_t key, int64_
 	int64_t start = end - (int64_t)time;
 	uint64_t self = time;
 
-	for (; last->end > start && last->key != outside; last--)
-		self -= last->time < self ? last->time : self;
+	for (; last->end > start && last->key != outside; last--) {
+		uint64_t inner = last->time;
+
+		if (__builtin_expect(last->begin <= start, 0))
+			inner = spans_take_part(last, start).time;
+		self -= inner < self ? inner : self;
+		if (last->end <= start)
+			break;
+	}
 	if (last->key == key) {
 		last->time += time;
 	} else {
@@ -84,7 +98,7 @@ static inline uint64_t spans_end_timed(struct spans *spans, uint64_t key, int64_
 		last->key = key;
 		last->time = time;
 	}
-	last->end = end;
+	last->begin = last->end = end;
 	spans->count = (uint32_t)(last - spans->span);
 	return self;
 }

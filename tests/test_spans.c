@@ -220,8 +220,59 @@ START_TEST(without_room)
 	ck_assert_uint_eq(times.total, 20000);
 	ck_assert_uint_eq(times.self, 15000);
 	ck_assert_uint_eq(times.total_cost, 7);
+	ck_assert_uint_eq(times.self_cost, 7);
 	ck_assert_uint_eq(times.total_cpu, 9);
+	ck_assert_uint_eq(times.self_cpu, 9);
 	ck_assert_uint_eq(spans.count, 1);
+}
+END_TEST
+
+/* `count` spans of a key each, one after another, as of functions; each takes 6 of 10. */
+static void call_many(unsigned count)
+{
+	static uint64_t key = 1000;
+
+	for (unsigned i = 0; i < count; i++) {
+		now += 10;
+		end_span(++key, now - 1, 6, false);
+	}
+}
+
+static void check_share(const char *what, uint64_t found, uint64_t expected)
+{
+	ck_assert_msg(found > expected * 19 / 20 && found < expected * 21 / 20,
+		      "%s: %llu instead of %llu", what, (unsigned long long)found,
+		      (unsigned long long)expected);
+}
+
+/*
+ * What begins among more neighbours than there is room for: a fetch that calls thousands of functions,
+ * after others did and after a long sort, and in it shorter ones that call many, too.
+ */
+START_TEST(begins_among_many)
+{
+	uint64_t inner_self = 0, outer_self;
+	int64_t outer_start;
+
+	now = 0;
+	spans_clear(&spans);
+	spans_clear(&timed);
+	call_many(3000);
+	now += 500000;
+	end_span(1, now, 490000, false);
+	outer_start = now;
+	for (unsigned i = 0; i < 200; i++) {
+		int64_t start;
+
+		call_many(300);
+		start = now;
+		call_many(700);
+		inner_self += end_span(100, now, (uint64_t)(now - start), false).self;
+		end_span(101 + i, now, (uint64_t)(now - start), false);
+	}
+	outer_self = end_span(2, now, (uint64_t)(now - outer_start), false).self;
+	check_share("inner ones", inner_self, 200 * 700 * 4);
+	check_share("the outer one", outer_self, 200 * 300 * 4);
 }
 END_TEST
 
@@ -235,6 +286,7 @@ int main(void)
 	tcase_add_loop_test(tcase, late_ends, 0, 5);
 	tcase_add_test(tcase, late_lines);
 	tcase_add_test(tcase, without_room);
+	tcase_add_test(tcase, begins_among_many);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
