@@ -113,15 +113,21 @@ enum {
  * A session whose statement 1, a procedure, has a line (cell 8) and a record source (cells 9, 10; with
  * groups 16 and 24).
  */
-static void build_definitions_of(int64_t profile_id, uint64_t flags, enum log_mode mode)
+static void build_definitions_at(int64_t profile_id, uint64_t flags, enum log_mode mode,
+				 uint32_t cursor_line, uint32_t cursor_column)
 {
 	log_builder_session(&builder, 1);
 	log_builder_session_of_mode(&builder, profile_id, flags, mode, "first");
 	log_builder_statement(&builder, 1, 100, "PROCEDURE", "PKG", "PROC", 0);
 	log_builder_line(&builder, 1, 7, 3, 8);
 	log_builder_text(&builder, 1, 0, "Select Expression\n    -> Table \"T\" Full Scan");
-	log_builder_cursor(&builder, 1, 1, "C", 6, 2);
+	log_builder_cursor(&builder, 1, 1, "C", cursor_line, cursor_column);
 	log_builder_record_source(&builder, 1, 1, 1, 0, mode == LOG_MODE_SAMPLED ? 9 : OPEN, 1);
+}
+
+static void build_definitions_of(int64_t profile_id, uint64_t flags, enum log_mode mode)
+{
+	build_definitions_at(profile_id, flags, mode, 6, 2);
 }
 
 static void build_definitions(int64_t profile_id, uint64_t flags)
@@ -792,6 +798,32 @@ START_TEST(untreed_report)
 }
 END_TEST
 
+/* A query in an expression begins further on in its line: its time is that line's. */
+START_TEST(query_within_line)
+{
+	const struct report_row *row = NULL;
+	struct report_rows rows;
+	struct model *model;
+
+	build_counters(LOG_MODE_COARSE);
+	build_definitions_at(1, 0, LOG_MODE_COARSE, 7, 9);
+	model = load();
+	report_rows_init(&rows, REPORT_BY_LINE);
+	report_rows_add(&rows, only_session(model));
+	ck_assert_uint_eq(rows.rows->len, 2);
+	for (guint i = 0; i < rows.rows->len; i++) {
+		if (((struct report_row *)rows.rows->pdata[i])->line)
+			row = rows.rows->pdata[i];
+	}
+	ck_assert_ptr_nonnull(row);
+	ck_assert_uint_eq(row->line, 7);
+	ck_assert_uint_eq(row->column, 3);
+	ck_assert_uint_eq(row->time.self_time, 990);
+	report_rows_clear(&rows);
+	model_free(model);
+}
+END_TEST
+
 /* A block's own time is in nothing else; its CPU time is not known. */
 START_TEST(block_with_lines)
 {
@@ -1383,6 +1415,7 @@ int main(void)
 	tcase_add_test(reading, unfinished_requests);
 	tcase_add_test(reading, far_groups);
 	tcase_add_loop_test(reading, untreed_report, 0, 4);
+	tcase_add_test(reading, query_within_line);
 	tcase_add_test(reading, block_with_lines);
 	suite_add_tcase(suite, reading);
 

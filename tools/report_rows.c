@@ -321,28 +321,50 @@ static void add_request_time(struct adding *adding, const struct model_request *
 	}
 }
 
+/* The line that a cursor is in: it may begin further on in it, as a query in an expression does.  Or NULL. */
+static const struct model_cell *line_around(const struct model_request *request,
+					    const struct model_cursor *cursor)
+{
+	const struct model_count *counts = model_request_counts(request);
+	const struct model_cell *found = NULL;
+
+	for (uint32_t i = 0; i < request->count_count; i++) {
+		const struct model_cell *cell = model_find_cell(request->statement, counts[i].cell);
+
+		if (cell->kind == MODEL_CELL_LINE && cell->line == cursor->line &&
+		    cell->column <= cursor->column && (!found || cell->column > found->column))
+			found = cell;
+	}
+	return found;
+}
+
 /* Where the time of a cell goes that has no row: to the line of its cursor, or to its statement. */
-static struct report_row *row_around(struct adding *adding, const struct model_cell *cell)
+static struct report_row *row_around(struct adding *adding, const struct model_request *request,
+				     const struct model_cell *cell)
 {
 	const struct model_cursor *cursor =
 		cell->record_source ? model_find_cursor(cell->record_source) : NULL;
 
 	if (cursor && cursor->line && (adding->rows->by & REPORT_BY_LINE)) {
+		const struct model_cell *around = line_around(request, cursor);
 		const struct model_cell line = { .statement = cell->statement,
 						 .kind = MODEL_CELL_LINE,
 						 .line = cursor->line,
 						 .column = cursor->column };
 
-		return row_of_key(adding, cell->record_source, &line);
+		return around ? row_of_cell(adding, around) :
+				row_of_key(adding, cell->record_source, &line);
 	}
 	return row_of_cell(adding, model_find_cell(cell->statement, LOG_CELL_FINISHED));
 }
 
-static void add_count_time(struct adding *adding, const struct model_cell *cell,
-			   struct model_time time, struct shares *shares)
+static void add_count_time(struct adding *adding, const struct model_request *request,
+			   const struct model_cell *cell, struct model_time time,
+			   struct shares *shares)
 {
 	bool own_row = has_row(adding, cell);
-	struct report_row *row = own_row ? row_of_cell(adding, cell) : row_around(adding, cell);
+	struct report_row *row =
+		own_row ? row_of_cell(adding, cell) : row_around(adding, request, cell);
 
 	if (!own_row)
 		time.total_time = time.total_cost = time.total_cpu_time = 0;
@@ -364,7 +386,8 @@ static void add_untreed_times(struct adding *adding)
 
 		add_request_time(adding, request, &shares);
 		for (uint32_t j = 1; j < request->count_count; j++)
-			add_count_time(adding, model_find_cell(request->statement, counts[j].cell),
+			add_count_time(adding, request,
+				       model_find_cell(request->statement, counts[j].cell),
 				       *model_count_time(request, &counts[j]), &shares);
 	}
 	if (session->mode == LOG_MODE_COARSE)
