@@ -114,20 +114,21 @@ enum {
  * groups 16 and 24).
  */
 static void build_definitions_at(int64_t profile_id, uint64_t flags, enum log_mode mode,
-				 uint32_t cursor_line, uint32_t cursor_column)
+				 uint32_t cursor_line, uint32_t cursor_column, const char *plan)
 {
 	log_builder_session(&builder, 1);
 	log_builder_session_of_mode(&builder, profile_id, flags, mode, "first");
 	log_builder_statement(&builder, 1, 100, "PROCEDURE", "PKG", "PROC", 0);
 	log_builder_line(&builder, 1, 7, 3, 8);
-	log_builder_text(&builder, 1, 0, "Select Expression\n    -> Table \"T\" Full Scan");
+	log_builder_text(&builder, 1, 0, plan);
 	log_builder_cursor(&builder, 1, 1, "C", cursor_line, cursor_column);
 	log_builder_record_source(&builder, 1, 1, 1, 0, mode == LOG_MODE_SAMPLED ? 9 : OPEN, 1);
 }
 
 static void build_definitions_of(int64_t profile_id, uint64_t flags, enum log_mode mode)
 {
-	build_definitions_at(profile_id, flags, mode, 6, 2);
+	build_definitions_at(profile_id, flags, mode, 6, 2,
+			     "Select Expression\n    -> Table \"T\" Full Scan");
 }
 
 static void build_definitions(int64_t profile_id, uint64_t flags)
@@ -798,15 +799,27 @@ START_TEST(untreed_report)
 }
 END_TEST
 
-/* A query in an expression begins further on in its line: its time is that line's. */
+/*
+ * A query in an expression begins further on in its line: its time is that line's.  Its plan's root tells
+ * the place, and if it doesn't, the cursor.
+ */
 START_TEST(query_within_line)
 {
+	static const struct {
+		uint32_t line, column;
+		const char *plan;
+	} cases[] = {
+		{ 7, 9, "Select Expression\n    -> Table \"T\" Full Scan" },
+		{ 6, 2, "Sub-query (line 7, column 9)" },
+		{ 6, 2, "Sub-query (line 8, column 1)" },
+	};
 	const struct report_row *row = NULL;
 	struct report_rows rows;
 	struct model *model;
 
 	build_counters(LOG_MODE_COARSE);
-	build_definitions_at(1, 0, LOG_MODE_COARSE, 7, 9);
+	build_definitions_at(1, 0, LOG_MODE_COARSE, cases[_i].line, cases[_i].column,
+			     cases[_i].plan);
 	model = load();
 	report_rows_init(&rows, REPORT_BY_LINE);
 	report_rows_add(&rows, only_session(model));
@@ -1415,7 +1428,7 @@ int main(void)
 	tcase_add_test(reading, unfinished_requests);
 	tcase_add_test(reading, far_groups);
 	tcase_add_loop_test(reading, untreed_report, 0, 4);
-	tcase_add_test(reading, query_within_line);
+	tcase_add_loop_test(reading, query_within_line, 0, 3);
 	tcase_add_test(reading, block_with_lines);
 	suite_add_tcase(suite, reading);
 

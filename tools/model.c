@@ -128,6 +128,23 @@ const struct model_cursor *model_find_cursor(const struct model_record_source *s
 	return find(source->statement->session->cursors, &key, compare_cursors);
 }
 
+const struct model_record_source *model_find_root(const struct model_record_source *source)
+{
+	const struct model_record_source *parent = source;
+
+	/* Parents come first, so a log with circles ends the search, too. */
+	while (parent && parent->parent_id && parent->parent_id < parent->id) {
+		const struct model_record_source key = { .statement = source->statement,
+							 .cursor_id = source->cursor_id,
+							 .id = parent->parent_id };
+
+		source = parent;
+		parent = find(source->statement->session->record_sources, &key,
+			      compare_record_sources);
+	}
+	return parent ? parent : source;
+}
+
 /* ---- Models ---- */
 
 struct model *model_new(void)

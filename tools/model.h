@@ -248,6 +248,9 @@ struct model_cell *model_find_cell(const struct model_statement *statement, uint
 const struct model_statement *model_find_statement(const struct model_session *session, int64_t id);
 const struct model_cursor *model_find_cursor(const struct model_record_source *source);
 
+/* The root of the plan that a record source is in, or of what is known of it. */
+const struct model_record_source *model_find_root(const struct model_record_source *source);
+
 /* The counts of a request, request->count_count of them. */
 const struct model_count *model_request_counts(const struct model_request *request);
 

@@ -4,6 +4,7 @@
 #include "report_rows.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "text.h"
@@ -321,9 +322,35 @@ static void add_request_time(struct adding *adding, const struct model_request *
 	}
 }
 
-/* The line that a cursor is in: it may begin further on in it, as a query in an expression does.  Or NULL. */
-static const struct model_cell *line_around(const struct model_request *request,
-					    const struct model_cursor *cursor)
+struct place {
+	uint32_t line, column;
+};
+
+static bool is_before(struct place place, const struct model_cell *line)
+{
+	return place.line < line->line || (place.line == line->line && place.column < line->column);
+}
+
+/*
+ * Where the plan of a record source is in the text; 0: it isn't told.  Sub-queries have a plan of their own,
+ * whose root tells its place, in the cursor of the statement around.
+ */
+static struct place place_of(const struct model_record_source *source)
+{
+	const struct model_record_source *root = model_find_root(source);
+	const struct model_cursor *cursor = model_find_cursor(source);
+	const char *text = strstr(root->access_path, " (line ");
+	struct place place;
+
+	if (text && text - root->access_path < (ptrdiff_t)first_line_size(root->access_path) &&
+	    sscanf(text, " (line %" SCNu32 ", column %" SCNu32 ")", &place.line, &place.column) ==
+		    2)
+		return place;
+	return cursor ? (struct place){ cursor->line, cursor->column } : (struct place){ 0, 0 };
+}
+
+/* The line that such a place is in: the last one that begins before it.  NULL: there is none. */
+static const struct model_cell *line_around(const struct model_request *request, struct place place)
 {
 	const struct model_count *counts = model_request_counts(request);
 	const struct model_cell *found = NULL;
@@ -331,31 +358,34 @@ static const struct model_cell *line_around(const struct model_request *request,
 	for (uint32_t i = 0; i < request->count_count; i++) {
 		const struct model_cell *cell = model_find_cell(request->statement, counts[i].cell);
 
-		if (cell->kind == MODEL_CELL_LINE && cell->line == cursor->line &&
-		    cell->column <= cursor->column && (!found || cell->column > found->column))
+		if (cell->kind == MODEL_CELL_LINE && !is_before(place, cell) &&
+		    (!found || is_before((struct place){ found->line, found->column }, cell)))
 			found = cell;
 	}
 	return found;
 }
 
-/* Where the time of a cell goes that has no row: to the line of its cursor, or to its statement. */
+/* Where the time of a cell goes that has no row: to the line of its plan, or to its statement. */
 static struct report_row *row_around(struct adding *adding, const struct model_request *request,
 				     const struct model_cell *cell)
 {
-	const struct model_cursor *cursor =
-		cell->record_source ? model_find_cursor(cell->record_source) : NULL;
+	struct place place = { 0, 0 };
+	const struct model_cell *line;
 
-	if (cursor && cursor->line && (adding->rows->by & REPORT_BY_LINE)) {
-		const struct model_cell *around = line_around(request, cursor);
-		const struct model_cell line = { .statement = cell->statement,
-						 .kind = MODEL_CELL_LINE,
-						 .line = cursor->line,
-						 .column = cursor->column };
+	if (cell->record_source && (adding->rows->by & REPORT_BY_LINE))
+		place = place_of(cell->record_source);
+	if (!place.line)
+		return row_of_cell(adding, model_find_cell(cell->statement, LOG_CELL_FINISHED));
+	line = line_around(request, place);
+	if (!line) {
+		const struct model_cell of_plan = { .statement = cell->statement,
+						    .kind = MODEL_CELL_LINE,
+						    .line = place.line,
+						    .column = place.column };
 
-		return around ? row_of_cell(adding, around) :
-				row_of_key(adding, cell->record_source, &line);
+		return row_of_key(adding, cell->record_source, &of_plan);
 	}
-	return row_of_cell(adding, model_find_cell(cell->statement, LOG_CELL_FINISHED));
+	return row_of_cell(adding, line);
 }
 
 static void add_count_time(struct adding *adding, const struct model_request *request,
