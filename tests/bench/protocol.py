@@ -106,6 +106,7 @@ MODES = {
     "coarse": Mode("fbprof", "MODE=COARSE", floor=AFTER),
     "coarse-detailed": Mode("fbprof", "MODE=COARSE, DETAILED_REQUESTS", stock="stock-detailed", floor=AFTER),
     "passive": Mode("fbprof", environment={"FBPROF_OPTIONS": "MODE=PASSIVE"}, passive=True),
+    "passive-plans": Mode("fbprof", environment={"FBPROF_OPTIONS": "MODE=PASSIVE, PLAN_RATE=100"}, passive=True),
     "passive-outside": Mode(passive=True, outside=True),
     CLOCK: Mode("floor", ""),
     BOTH: Mode("floor", "", {"FLOOR_EVENTS": "3"}),

@@ -176,7 +176,7 @@ def test_a_run_tells_all_that_is_asked(small):
     assert floor.seconds > 0 and floor.sampler_seconds > 0 and floor.interval_us is None
 
 
-@pytest.mark.parametrize('mode', ['passive', 'passive-outside'])
+@pytest.mark.parametrize('mode', ['passive', 'passive-plans', 'passive-outside'])
 def test_a_passive_run(small, mode):
     assert bench.available(small, [mode], named=True) == [mode]
     run = small.measure('1', mode, 1)
