@@ -562,7 +562,7 @@ static int64_t told(void)
  */
 static bool repeats_soon(void)
 {
-	for (unsigned tries = 0; tries < 100; tries++) {
+	for (unsigned tries = 0; tries < 1000000; tries++) {
 		int64_t first = told();
 
 		if (told() == first)

@@ -233,8 +233,12 @@ static void check_samples(struct stack_events *events, unsigned depth)
 
 START_TEST(running_thread)
 {
-	struct stack_events *events = start_worker(5, work);
+	struct stack_events *events;
 
+#ifdef __SANITIZE_THREAD__
+	return; /* its runtime, where a sample may be, has no unwind tables throughout */
+#endif
+	events = start_worker(5, work);
 	if (!events)
 		return;
 	check_samples(events, 5);
