@@ -10,7 +10,8 @@ struct known_statement {
 	struct logged_statement *statement; /* NULL: not known */
 	uint64_t request_id;		    /* that was seen running it last */
 	void *witness;			    /* of its texts */
-	/* Reads at which the texts were the same: from the first one of this look to the last one. */
+	bool is_routine;		    /* a procedure, function or trigger */
+	/* Reads at which the texts were the same: the first one, of this look unless it is a routine, and the last. */
 	uint64_t since, agreed;
 };
 
@@ -91,12 +92,16 @@ static bool is_same(struct known_statements *known, uint64_t address,
 	       known->source->is_same(known->source, address, &statement->witness);
 }
 
-/* The texts are what they were, as of now. */
+/*
+ * The texts are what they were, as of now.  Of a routine that also tells what was there since an earlier
+ * look: it stays where it is until somebody alters it, and does not come back to the same place in
+ * between.  SQL statements do.
+ */
 static void note_agreement(struct known_statements *known, struct known_statement *statement,
 			   bool first)
 {
 	statement->agreed = ++known->last_read;
-	if (first || statement->since < known->look)
+	if (first || (statement->since < known->look && !statement->is_routine))
 		statement->since = statement->agreed;
 }
 
@@ -118,6 +123,7 @@ static void learn(struct known_statements *known, uint64_t address,
 	what = read_texts(known, address);
 	if (!statement->witness || !source->is_same(source, address, &statement->witness))
 		return;
+	statement->is_routine = *what.routine != 0;
 	statement->statement = passive_session_statement(known->session, &what,
 							 passive_statement_fingerprint(&what));
 	if (!statement->statement)
@@ -153,7 +159,7 @@ static bool is_certain(struct known_statements *known, const struct passive_requ
 		else
 			learn(known, request->statement, statement);
 	}
-	return statement->statement && statement->since > known->look &&
+	return statement->statement && (statement->is_routine || statement->since > known->look) &&
 	       statement->since < known->position;
 }
 
