@@ -15,7 +15,7 @@ import firebird_env as env
 import passive
 
 ENGINE = env.FIREBIRD / 'plugins/libEngine13.so'
-TRIES = 6
+TRIES = 10
 
 
 @pytest.fixture(scope='module')

@@ -17,7 +17,7 @@ import pytest
 import firebird_env as env
 import prof_tables
 
-TRIES = 3
+TRIES = 6
 MODES = pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS', 'MODE=COARSE',
                                             'MODE=COARSE,DETAILED_REQUESTS'],
                                 ids=['sampled', 'sampled-detailed', 'coarse', 'coarse-detailed'])
