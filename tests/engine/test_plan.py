@@ -94,7 +94,8 @@ def often(session) -> set[str]:
 
 def check_chains(session, seen):
     shown = '\n'.join(f'{seen[chain]:6} {session[chain]:6} {chain}' for chain in sorted({*seen, *session}))
-    assert set(seen) <= set(session), shown
+    # A session samples, too: it may have missed a chain of which it has seen more.
+    assert all(any(known == chain or known.startswith(f'{chain} ') for known in session) for chain in seen), shown
     # And the other way round: what a session sees often is not missed.
     assert often(session) <= set(seen), shown
 
