@@ -17,6 +17,9 @@ import passive
 ENGINE = env.FIREBIRD / 'plugins/libEngine13.so'
 TRIES = 10
 
+# On the stack, but not in the plan: a window opens the rows that it reads by itself, before the windows that lie between.
+OPENED_BY_WINDOW = 'Select Expression > Union > Window > Record Buffer > Table "A" Full Scan'
+
 
 @pytest.fixture(scope='module')
 def plans(session_scratch, base_database) -> Path:
@@ -95,7 +98,8 @@ def often(session) -> set[str]:
 def check_chains(session, seen):
     shown = '\n'.join(f'{seen[chain]:6} {session[chain]:6} {chain}' for chain in sorted({*seen, *session}))
     # A session samples, too: it may have missed a chain of which it has seen more.
-    assert all(any(known == chain or known.startswith(f'{chain} ') for known in session) for chain in seen), shown
+    assert all(any(known == chain or known.startswith(f'{chain} ') for known in {*session, OPENED_BY_WINDOW})
+               for chain in seen), shown
     # And the other way round: what a session sees often is not missed.
     assert often(session) <= set(seen), shown
 
