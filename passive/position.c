@@ -1,22 +1,25 @@
 /*
  * See position.h.
  *
- * A call that reads several pieces reads them one after another, and the thread runs on meanwhile.  The
- * head of the chain is read once, and what is told is what was so at that instant.  This rests on two
- * properties of the engine: each start of a request gives it a new id, and while a request is active
- * all that called it stand still.  So if a request that is the head has the same id before and after,
- * its callers as read in between are right (it had begun before); or if it has the same id and still a
- * caller after they were read once more (it had not ended).
+ * First the head is read, by the addresses that led to it last time; then in a second call the head and
+ * its callers as they were last time, outwards, and the inner two once more.  What is told is what was so
+ * when the head was read, or right afterwards: a look that doesn't agree could be made again, but would
+ * find the thread rather where it stays than where it doesn't, so only what can't be told is read again.
+ *
+ * A call that reads several pieces reads them one after another, and the thread runs on meanwhile.  This
+ * rests on two properties of the engine: each start of a request gives it a new id, and while a request is
+ * active all that called it stand still.  So if a request has the same id before and after, and a caller,
+ * its callers as read in between are right.  If the head has not, it was a short run: that it was the head
+ * is certain, and what it executes is the same each time.  Its caller is the one of an earlier run, if that
+ * has the same id before and after and was in the line that it called the head from then.
  *
  * Firebird 3 and 4 give a request its id once, when it is made.  There it was active at two sights if it
- * had the same caller at both, and to have ended and begun again in between it would need more time than
- * the sights are apart, unless we were interrupted: a look that takes longer than usual counts for nothing.
- *
- * The addresses for this are those of the last look: of the chain, and of some requests that were the
- * head lately, as short ones come and go faster than anyone could follow them.  If they are no longer
- * right, we go from pointer to pointer, but only to learn the new ones.
+ * had the same caller at both, and this one was in the same line; to have ended and begun again in between
+ * it would need more time than the sights are apart, unless we were interrupted: a look that takes longer
+ * than usual counts for nothing.
  */
 #include "position.h"
+#include "known_chain.h"
 #include "memory.h"
 #include "outer.h"
 
@@ -24,12 +27,11 @@
 #include <string.h>
 #include <time.h>
 
-#define TRIES	    6
-#define NEAR	    14 /* levels that are read in the same call as the head */
-#define SPARE	    8  /* of these, such as are not in the chain, but lately were */
-#define HASTY_SPARE 2
-#define LIKELY	    2 /* levels of the chain that are likely to be the head, which are read thrice */
-#define SPAN_SIZE   1024
+#define TRIES	  6
+#define NEAR	  14 /* levels that are read in the same call as the head */
+#define AGAIN	  2  /* innermost ones that are read twice */
+#define LIKELY	  4  /* requests that may be the head, which are read together with it */
+#define SPAN_SIZE 1024
 
 /* Where ids don't tell starts, a look may take so much more time than half of all do. */
 #define SLOW(usual) (3 * (usual) / 2)
@@ -47,19 +49,6 @@ static const enum layout_fact way_facts[WAYS] = { LAYOUT_REQUEST, LAYOUT_ATTACHM
 static const enum layout_fact request_facts[] = { LAYOUT_CALLER, LAYOUT_STATEMENT,
 						  LAYOUT_REQUEST_ID, LAYOUT_LINE, LAYOUT_COLUMN };
 #define REQUEST_FACTS (sizeof(request_facts) / sizeof(request_facts[0]))
-
-/* Whether a request may be outermost. */
-enum kind {
-	KIND_UNKNOWN,
-	KIND_ANY,
-	KIND_ROUTINE, /* procedure or function: never */
-	KIND_TRIGGER  /* only one of the database, as ON CONNECT */
-};
-
-struct level {
-	uint64_t request, statement;
-	enum kind kind;
-};
 
 /*
  * The outermost request of the chain, which goes on and on without a caller.  A thread that loses its
@@ -82,10 +71,8 @@ struct passive_ahead {
 	uint64_t way[WAYS][LAYOUT_STEPS]; /* of what leads from the TLS block; 0: unknown */
 	uint64_t attachment;
 	struct lone lone;
-	uint32_t chain, count;
-	struct level
-		levels[PASSIVE_DEPTH + SPARE]; /* the chain, outermost first, then spare ones */
-	uint32_t piece_time;		       /* that half of the looks exceed */
+	uint32_t piece_time; /* that half of the looks exceed */
+	struct known_chain chain;
 };
 
 /* What a request tells of itself. */
@@ -102,6 +89,8 @@ struct look {
 
 	bool starts; /* each start of a request has an id of its own */
 	bool slow;   /* it took so long that we must have been interrupted */
+	uint64_t began;
+	unsigned timed; /* pieces since then */
 
 	/* The part of a request that holds the facts. */
 	int32_t low;
@@ -115,25 +104,28 @@ struct look {
 	int32_t alive;
 	uint64_t way[WAYS][LAYOUT_STEPS];
 	uint64_t below; /* the context below the thread's */
-	uint64_t attachment_id, statement_ids[PASSIVE_DEPTH + SPARE];
-	unsigned char spans[3][NEAR][SPAN_SIZE];
-	struct sight before[PASSIVE_DEPTH + SPARE]; /* the head was read */
-	struct sight after[NEAR], last[NEAR];	    /* from level `likely` on */
-	uint64_t end_lines[LIKELY];		    /* of the chain, from there on */
-	uint32_t near, likely, levels; /* from `near` to `levels` are read with the head */
+	uint64_t head, attachment_id;
+	unsigned char spans[NEAR + AGAIN][SPAN_SIZE];
 
-	/* What was found: the head, and levels from it outwards. */
-	uint64_t head;
+	/* Requests that are read together with the head. */
+	uint64_t likely[LIKELY];
+	uint32_t likely_count;
+	unsigned char likely_spans[LIKELY][SPAN_SIZE];
+	struct sight likely_sights[LIKELY];
+
+	/* From the head outwards: places in the known chain, and what is seen there. */
 	uint32_t path[PASSIVE_DEPTH], depth;
-	const struct sight *sights[PASSIVE_DEPTH];
+	struct sight first[PASSIVE_DEPTH], again[AGAIN];
+	uint64_t statement_ids[PASSIVE_DEPTH];
+	const struct sight *sights[PASSIVE_DEPTH]; /* which of these counts */
 };
 
 enum outcome {
 	LOOK_IDLE,
 	LOOK_BUSY,
-	LOOK_CHANGED, /* while we looked */
-	LOOK_LOST,    /* the addresses are not right any more … */
-	LOOK_NEW_HEAD /* … but that of the head is */
+	LOOK_CHANGED,  /* while we looked */
+	LOOK_LOST,     /* the ways are not right any more */
+	LOOK_NEW_CHAIN /* the head has other callers than we know */
 };
 
 struct passive_ahead *passive_ahead_new(void)
@@ -259,7 +251,8 @@ static bool see(const struct look *look, uint64_t request, const unsigned char *
 
 /* Putting a call together */
 
-_Static_assert(NEAR + WAYS * LAYOUT_STEPS + 2 * (LIKELY + SPARE) + NEAR + 3 <= MEMORY_PIECES,
+_Static_assert(2 * NEAR + AGAIN + 1 <= MEMORY_PIECES &&
+		       WAYS * LAYOUT_STEPS + LIKELY + 2 <= MEMORY_PIECES,
 	       "all in one call");
 
 static void add(struct look *look, uint64_t from, void *to, size_t size)
@@ -275,13 +268,18 @@ static bool read_pieces(struct look *look)
 	return count == 0 || memory_read(look->process, look->pieces, count);
 }
 
-static void add_span(struct look *look, uint32_t level, unsigned char *span)
+static void add_request(struct look *look, uint64_t request, unsigned char *span)
 {
-	add(look, look->ahead->levels[level].request + (uint64_t)(int64_t)look->low, span,
-	    look->size);
+	add(look, request + (uint64_t)(int64_t)look->low, span, look->size);
 }
 
-/* Pointers from the TLS block on, as far as they are known.  The ways have their first steps in common. */
+/* What is known of a request of the path. */
+static struct known_request *known(const struct look *look, uint32_t i)
+{
+	return &look->ahead->chain.requests[look->path[i]];
+}
+
+/* Pointers from the TLS block on, as far as they are known, but for the last one, which is to the head. */
 static void add_ways(struct look *look)
 {
 	struct passive_ahead *ahead = look->ahead;
@@ -293,15 +291,31 @@ static void add_ways(struct look *look)
 		ahead->way[i][0] = look->thread->tls + (uint64_t)(int64_t)path->offset[0];
 		for (uint32_t step = 0; step < path->steps; step++) {
 			if (ahead->way[i][step] != 0 &&
-			    (i == 0 || ahead->way[i][step] != ahead->way[0][step]))
+			    (i == WAY_REQUEST ?
+				     step + 1 < path->steps :
+				     ahead->way[i][step] != ahead->way[WAY_REQUEST][step]))
 				add(look, ahead->way[i][step], &look->way[i][step],
 				    sizeof(uint64_t));
 		}
 	}
-	look->below = 0;
-	if (ahead->way[WAY_REQUEST][1] != 0 && outer_is_known(look->layout))
-		add(look, outer_place(look->layout, ahead->way[WAY_REQUEST][1]), &look->below,
-		    sizeof(look->below));
+}
+
+/* The head, and before and after it requests that it may point to: the nearest are the likeliest. */
+static void add_head(struct look *look)
+{
+	uint32_t last = look->layout->path[LAYOUT_REQUEST].steps - 1;
+	uint64_t place = look->ahead->way[WAY_REQUEST][last];
+
+	look->likely_count =
+		look->starts ? known_chain_likely(&look->ahead->chain, look->likely, LIKELY) : 0;
+	for (uint32_t i = look->likely_count; i-- > 0;) {
+		if (i % 2 == 1)
+			add_request(look, look->likely[i], look->likely_spans[i]);
+	}
+	if (place != 0)
+		add(look, place, &look->way[WAY_REQUEST][last], sizeof(uint64_t));
+	for (uint32_t i = 0; i < look->likely_count; i += 2)
+		add_request(look, look->likely[i], look->likely_spans[i]);
 }
 
 static void share_ways(struct look *look)
@@ -356,122 +370,122 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static bool read_in_time(struct look *look)
+/* From the head on. */
+static void note_time(struct look *look, uint64_t took)
 {
 	uint32_t *piece_time = &look->ahead->piece_time, step = *piece_time / PIECE_STEP + 1;
-	uint64_t began = now_ns(), usual = (uint64_t)look->count * *piece_time, took;
-	bool whole = read_pieces(look);
+	uint64_t usual = (uint64_t)look->timed * *piece_time;
 
-	took = now_ns() - began;
 	look->slow = took > SLOW(usual);
 	if (took > usual)
 		*piece_time += step;
 	else
 		*piece_time -= step;
-	return whole;
 }
 
-/*
- * The call that has the head.  A request is read before its callers, first and second time; so these are
- * between two sights of it.
- */
-static bool read_near(struct look *look)
+/* The head, and whose thread it is. */
+static enum outcome read_head(struct look *look)
 {
 	const struct passive_ahead *ahead = look->ahead;
-	uint32_t near = look->near, likely = look->likely;
+	uint64_t attachment;
 
-	for (uint32_t i = look->levels; i-- > near;)
-		add_span(look, i, look->spans[0][i - near]);
-	add_ways(look);
-	for (uint32_t i = look->levels; i-- > likely;)
-		add_span(look, i, look->spans[1][i - near]);
-	for (uint32_t i = likely; i < look->levels; i++)
-		add_span(look, i, look->spans[2][i - near]);
-	for (uint32_t i = near; i < look->levels; i++)
-		add_value(look, LAYOUT_STATEMENT_ID, ahead->levels[i].statement,
-			  &look->statement_ids[i]);
-	add_value(look, LAYOUT_ATTACHMENT_ID, ahead->attachment, &look->attachment_id);
 	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
-	for (uint32_t i = likely; !look->starts && i < ahead->chain; i++)
-		add_value(look, LAYOUT_LINE, ahead->levels[i].request,
-			  &look->end_lines[i - likely]);
-	if (!(look->starts ? read_pieces(look) : read_in_time(look)))
-		return false;
+	look->below = 0;
+	if (ahead->way[WAY_REQUEST][1] != 0 && outer_is_known(look->layout))
+		add(look, outer_place(look->layout, ahead->way[WAY_REQUEST][1]), &look->below,
+		    sizeof(look->below));
+	add_ways(look);
+	add_head(look);
+	look->timed = look->count;
+	look->began = now_ns();
+	if (!read_pieces(look)) {
+		known_chain_forget(&look->ahead->chain);
+		return LOOK_LOST;
+	}
 	share_ways(look);
+	if (look->alive != look->thread->alive_when)
+		return LOOK_IDLE;
+	if (!end_of_way(look, WAY_REQUEST, &look->head))
+		return LOOK_LOST;
+	/* Where it isn't aligned the context is of another kind. */
+	if (look->head == 0 || look->head % sizeof(void *) != 0)
+		return LOOK_IDLE;
+	for (uint32_t i = 0; i < look->likely_count; i++) {
+		if (!see(look, look->likely[i], look->likely_spans[i], &look->likely_sights[i]))
+			return LOOK_LOST;
+	}
+	return end_of_way(look, WAY_ATTACHMENT, &attachment) && attachment == ahead->attachment ?
+		       LOOK_BUSY :
+		       LOOK_LOST;
+}
+
+/* What is seen of a request of the path.  What has a caller is not outermost. */
+static bool see_known(const struct look *look, uint32_t i, const unsigned char *span,
+		      struct sight *sight)
+{
+	struct lone *lone = &look->ahead->lone;
+
+	if (!see(look, known(look, i)->request, span, sight))
+		return false;
+	if (sight->caller != 0 && known(look, i)->request == lone->request)
+		lone->request = 0;
 	return true;
 }
 
-/* What has a caller is not outermost. */
-static void note_caller(struct passive_ahead *ahead, uint32_t level, const struct sight *sight)
+static void add_statement_id(struct look *look, uint32_t i)
 {
-	if (sight->caller != 0 && ahead->levels[level].request == ahead->lone.request)
-		ahead->lone.request = 0;
+	add_value(look, LAYOUT_STATEMENT_ID, known(look, i)->statement, &look->statement_ids[i]);
 }
 
-static bool see_near(struct look *look)
+/* What doesn't change is the last, so that the sights are near to one another. */
+static bool read_near(struct look *look)
 {
-	struct passive_ahead *ahead = look->ahead;
-	uint32_t near = look->near, likely = look->likely;
+	uint32_t near = look->depth < NEAR ? look->depth : NEAR;
+	uint32_t again = look->depth < AGAIN ? look->depth : AGAIN;
 
-	for (uint32_t i = near; i < look->levels; i++) {
-		uint64_t request = ahead->levels[i].request;
-
-		if (!see(look, request, look->spans[0][i - near], &look->before[i]))
+	for (uint32_t i = 0; i < near; i++)
+		add_request(look, known(look, i)->request, look->spans[i]);
+	for (uint32_t i = again; i-- > 0;)
+		add_request(look, known(look, i)->request, look->spans[NEAR + i]);
+	for (uint32_t i = 0; i < near; i++)
+		add_statement_id(look, i);
+	add_value(look, LAYOUT_ATTACHMENT_ID, look->ahead->attachment, &look->attachment_id);
+	look->timed += look->count;
+	if (!read_pieces(look))
+		return false;
+	note_time(look, now_ns() - look->began);
+	for (uint32_t i = 0; i < near; i++) {
+		if (!see_known(look, i, look->spans[i], &look->first[i]))
 			return false;
-		note_caller(ahead, i, &look->before[i]);
-		if (i >= likely &&
-		    (!see(look, request, look->spans[1][i - near], &look->after[i - likely]) ||
-		     !see(look, request, look->spans[2][i - near], &look->last[i - likely])))
+	}
+	for (uint32_t i = 0; i < again; i++) {
+		if (!see_known(look, i, look->spans[NEAR + i], &look->again[i]))
 			return false;
 	}
 	return true;
 }
 
-/* Outer levels that are too many for one call; after the others. */
+/* Outer requests that are too many for one call; after the others. */
 static bool read_far(struct look *look)
 {
-	for (uint32_t end = look->near; end > 0;) {
-		uint32_t count = end < NEAR ? end : NEAR, from = end - count;
+	for (uint32_t from = NEAR; from < look->depth; from += NEAR) {
+		uint32_t count = look->depth - from < NEAR ? look->depth - from : NEAR;
 
 		for (uint32_t i = 0; i < count; i++) {
-			uint64_t statement = look->ahead->levels[from + i].statement;
-
-			add_span(look, from + i, look->spans[0][i]);
-			add_value(look, LAYOUT_STATEMENT_ID, statement,
-				  &look->statement_ids[from + i]);
+			add_request(look, known(look, from + i)->request, look->spans[i]);
+			add_statement_id(look, from + i);
 		}
 		if (!read_pieces(look))
 			return false;
 		for (uint32_t i = 0; i < count; i++) {
-			if (!see(look, look->ahead->levels[from + i].request, look->spans[0][i],
-				 &look->before[from + i]))
+			if (!see_known(look, from + i, look->spans[i], &look->first[from + i]))
 				return false;
-			note_caller(look->ahead, from + i, &look->before[from + i]);
 		}
-		end = from;
 	}
 	return true;
 }
 
 /* Judging what was read */
-
-/* `guess`: where it probably is. */
-static bool find_level(const struct look *look, uint64_t request, uint32_t guess, uint32_t *level)
-{
-	const struct level *levels = look->ahead->levels;
-
-	if (guess < look->levels && levels[guess].request == request) {
-		*level = guess;
-		return true;
-	}
-	for (uint32_t i = look->levels; i-- > 0;) {
-		if (levels[i].request == request) {
-			*level = i;
-			return true;
-		}
-	}
-	return false;
-}
 
 /* The same start of a request. */
 static bool is_same(const struct look *look, const struct sight *a, const struct sight *b)
@@ -480,17 +494,19 @@ static bool is_same(const struct look *look, const struct sight *a, const struct
 	       (look->starts || (a->caller == b->caller && !look->slow));
 }
 
-/* The next level outwards. */
-static enum outcome add_level(struct look *look, uint32_t level, const struct sight *sight)
+/* One more request outwards. */
+static enum outcome add_sight(struct look *look, const struct sight *sight)
 {
+	struct known_request *request = known(look, look->depth);
+
 	if (sight->id == 0 || sight->statement == 0)
 		return LOOK_CHANGED;
-	if (sight->statement != look->ahead->levels[level].statement) {
-		look->ahead->levels[level].statement = sight->statement;
-		look->ahead->levels[level].kind = KIND_UNKNOWN;
+	if (sight->statement != request->statement) {
+		request->statement = sight->statement;
+		request->kind = KNOWN_UNCLEAR;
+		request->is_caller_sure = false;
 		return LOOK_CHANGED;
 	}
-	look->path[look->depth] = level;
 	look->sights[look->depth++] = sight;
 	return LOOK_BUSY;
 }
@@ -508,12 +524,12 @@ static bool has_name(const struct look *look, enum layout_fact fact, uint64_t st
 	       name != 0;
 }
 
-static enum kind kind_of(const struct look *look, uint64_t statement)
+static enum known_kind kind_of(const struct look *look, uint64_t statement)
 {
 	if (has_name(look, LAYOUT_PROCEDURE, statement) ||
 	    has_name(look, LAYOUT_FUNCTION, statement))
-		return KIND_ROUTINE;
-	return has_name(look, LAYOUT_TRIGGER, statement) ? KIND_TRIGGER : KIND_ANY;
+		return KNOWN_ROUTINE;
+	return has_name(look, LAYOUT_TRIGGER, statement) ? KNOWN_TRIGGER : KNOWN_ANY;
 }
 
 /*
@@ -522,122 +538,148 @@ static enum kind kind_of(const struct look *look, uint64_t statement)
  * what it calls then may have given a row, too, and gone on by the time that it was looked at again.  Only
  * if it goes on and on without one it is outermost.
  */
-static bool is_doubtful(const struct look *look, struct level *level, const struct sight *sight,
-			bool calls)
+static bool is_doubtful(const struct look *look, struct known_request *request,
+			const struct sight *sight, bool calls)
 {
 	struct lone *lone = &look->ahead->lone;
 
-	if (level->kind == KIND_UNKNOWN)
-		level->kind = kind_of(look, level->statement);
-	if (level->kind == KIND_ANY)
+	if (request->kind == KNOWN_UNCLEAR)
+		request->kind = kind_of(look, request->statement);
+	if (request->kind == KNOWN_ANY)
 		return false;
-	if (lone->request != level->request || lone->id != sight->id)
-		*lone = (struct lone){ level->request, sight->id, now_ns(), sight->line, 0 };
+	if (lone->request != request->request || lone->id != sight->id)
+		*lone = (struct lone){ request->request, sight->id, now_ns(), sight->line, 0 };
 	lone->moves += calls || lone->line != sight->line;
 	lone->line = sight->line;
 	return lone->moves < LONE_MOVES &&
-	       (level->kind == KIND_ROUTINE || now_ns() - lone->since < LONE_TIME);
+	       (request->kind == KNOWN_ROUTINE || now_ns() - lone->since < LONE_TIME);
 }
 
-/* From a caller of the head outwards.  Each was read after the one that it called. */
-static enum outcome trace_callers(struct look *look, uint64_t caller, const struct sight *first)
+/* Is the next request of the path, of which there are `depth`, this one? */
+static bool is_next(const struct look *look, uint32_t depth, uint64_t request)
 {
-	uint32_t inner = look->path[0], level;
+	return look->depth < depth && known(look, look->depth)->request == request;
+}
+
+/* From the caller of the head outwards.  Each was read after the one that it called. */
+static enum outcome trace_callers(struct look *look, uint32_t depth, uint64_t request,
+				  const struct sight *sight)
+{
 	enum outcome outcome = LOOK_BUSY;
 
-	while (caller != 0 && outcome == LOOK_BUSY) {
-		if (!find_level(look, caller, inner - 1, &level) || level >= inner)
-			return LOOK_NEW_HEAD;
-		if (first == NULL)
-			first = &look->before[level];
-		outcome = add_level(look, level, first);
-		caller = first->caller;
-		first = NULL;
-		inner = level;
+	while (request != 0 && outcome == LOOK_BUSY) {
+		if (!is_next(look, depth, request))
+			return LOOK_NEW_CHAIN;
+		outcome = add_sight(look, sight);
+		request = sight->caller;
+		sight = &look->first[look->depth];
 	}
-	if (outcome == LOOK_BUSY && inner != look->path[0] &&
-	    is_doubtful(look, &look->ahead->levels[inner], look->sights[look->depth - 1], true))
+	if (outcome == LOOK_BUSY && look->depth > 1 &&
+	    is_doubtful(look, known(look, look->depth - 1), look->sights[look->depth - 1], true))
 		return LOOK_CHANGED;
 	return outcome;
 }
 
-/* Where ids don't tell, the caller's line does: it was the same after the head was read the last time. */
-static enum outcome check_caller_at_end(struct look *look, uint32_t caller)
+/* What was seen of a request together with the head; NULL: nothing. */
+static const struct sight *sight_at_head(const struct look *look, uint32_t i)
 {
-	uint32_t i = caller - look->likely;
-
-	if (look->starts)
-		return LOOK_BUSY;
-	if (caller >= look->ahead->chain)
-		return LOOK_NEW_HEAD;
-	return complete_value(look, LAYOUT_LINE, look->ahead->levels[caller].request,
-			      &look->end_lines[i]) &&
-			       look->end_lines[i] == look->after[i].line ?
-		       LOOK_BUSY :
-		       LOOK_CHANGED;
+	for (uint32_t j = 0; j < look->likely_count; j++) {
+		if (look->likely[j] == known(look, i)->request)
+			return &look->likely_sights[j];
+	}
+	return NULL;
 }
 
-/* Likewise, before it was read the first time and after the second. */
-static enum outcome check_caller(const struct look *look, uint64_t caller)
+static bool is_same_run(const struct look *look, const struct sight *a, const struct sight *b)
 {
-	const struct sight *before, *after;
-	uint32_t level;
+	return is_same(look, a, b) && a->caller == b->caller;
+}
 
-	if (look->starts || caller == 0)
-		return LOOK_BUSY;
-	if (!find_level(look, caller, look->path[0] - 1, &level) || level < look->likely)
-		return LOOK_NEW_HEAD;
-	before = &look->before[level];
-	after = &look->after[level - look->likely];
-	return before->line == after->line && before->column == after->column ? LOOK_BUSY :
-										LOOK_CHANGED;
+/* Where the head was called from in the run that is known; NULL: its caller was not seen there. */
+static const struct sight *sight_of_call(const struct look *look)
+{
+	const struct known_request *head = known(look, 0);
+	const struct sight *sights[] = { sight_at_head(look, 1), &look->first[1], &look->again[1] };
+
+	for (unsigned i = 0; i < sizeof(sights) / sizeof(sights[0]); i++) {
+		if (sights[i] != NULL && sights[i]->line == head->caller_line &&
+		    sights[i]->column == head->caller_column &&
+		    is_same_run(look, sights[i], &look->first[1]))
+			return sights[i];
+	}
+	return NULL;
+}
+
+/* The caller of a short run is known from an earlier one. */
+static enum outcome trace_short_run(struct look *look, uint32_t depth)
+{
+	const struct known_request *head = known(look, 0);
+	uint64_t now = look->first[0].caller, later = look->again[0].caller;
+	const struct sight *call;
+
+	if (!look->starts || look->slow || look->again[0].statement != head->statement)
+		return LOOK_CHANGED;
+	if (now != 0 && !is_next(look, depth, now))
+		return LOOK_NEW_CHAIN;
+	if (!head->is_caller_sure || !is_next(look, depth, head->caller) ||
+	    (later != 0 && later != head->caller) ||
+	    !is_same_run(look, &look->first[1], &look->again[1]))
+		return LOOK_CHANGED;
+	call = sight_of_call(look);
+	return call ? trace_callers(look, depth, head->caller, call) : LOOK_CHANGED;
+}
+
+/* Where ids don't tell that the head was active all the time, its caller's line does. */
+static bool does_caller_stay(const struct look *look)
+{
+	const struct sight *now = &look->first[1], *later = &look->again[1];
+
+	return look->starts || (now->line == later->line && now->column == later->column);
+}
+
+/* Of the head's sights the one that was nearest to when it was the head. */
+static const struct sight *sight_of_head(const struct look *look)
+{
+	const struct sight *now = &look->first[0], *at_head = sight_at_head(look, 0);
+
+	if (at_head != NULL && is_same(look, at_head, now) &&
+	    (at_head->caller == now->caller || now->caller == 0))
+		return at_head;
+	return now;
 }
 
 static enum outcome trace(struct look *look)
 {
-	const struct sight *before, *after, *last;
-	uint32_t level, caller;
+	const struct sight *now = &look->first[0], *later = &look->again[0];
+	uint32_t depth = look->depth;
 	enum outcome outcome;
 
 	look->depth = 0;
-	if (!find_level(look, look->head, look->ahead->chain - 1, &level) || level < look->likely)
-		return LOOK_NEW_HEAD;
-	before = &look->before[level];
-	after = &look->after[level - look->likely];
-	last = &look->last[level - look->likely];
-	/* Started anew while it was read, a request may have its old id and a new line: until an id proves it. */
-	outcome = add_level(look, level, is_same(look, after, last) ? after : before);
+	outcome = add_sight(look, sight_of_head(look));
 	if (outcome != LOOK_BUSY)
 		return outcome;
+	if (!is_same_run(look, now, later))
+		return trace_short_run(look, depth);
 	/* Where it waits between two rows, or has ended, it has no caller. */
-	if (is_same(look, before, after) &&
-	    (before->caller == after->caller || after->caller == 0)) {
-		if (before->caller == 0 &&
-		    is_doubtful(look, &look->ahead->levels[level], after, false))
-			return LOOK_CHANGED;
-		outcome = check_caller(look, before->caller);
-		return outcome == LOOK_BUSY ? trace_callers(look, before->caller, NULL) : outcome;
-	}
-	if (!is_same(look, after, last) || after->caller == 0 || after->caller != last->caller ||
-	    !find_level(look, after->caller, level - 1, &caller) || caller < look->likely ||
-	    !is_same(look, &look->before[caller], &look->after[caller - look->likely]))
-		return LOOK_CHANGED;
-	outcome = check_caller_at_end(look, caller);
-	return outcome == LOOK_BUSY ?
-		       trace_callers(look, after->caller, &look->after[caller - look->likely]) :
-		       outcome;
+	if (now->caller == 0)
+		return is_doubtful(look, known(look, 0), now, false) ?
+			       trace_short_run(look, depth) :
+			       LOOK_BUSY;
+	if (!is_next(look, depth, now->caller))
+		return LOOK_NEW_CHAIN;
+	return does_caller_stay(look) ? trace_callers(look, depth, now->caller, &look->first[1]) :
+					LOOK_CHANGED;
 }
 
 /* Is the head the same as before what was read after it? */
 static bool is_still_head(struct look *look)
 {
-	const struct sight *sight = look->sights[0];
-	uint64_t request = look->ahead->levels[look->path[0]].request;
+	uint64_t request = known(look, 0)->request;
 	struct sight now;
 
-	add_span(look, look->path[0], look->spans[0][0]);
-	return read_pieces(look) && see(look, request, look->spans[0][0], &now) &&
-	       is_same(look, sight, &now) && now.caller != 0;
+	add_request(look, request, look->spans[0]);
+	return read_pieces(look) && see(look, request, look->spans[0], &now) &&
+	       is_same(look, look->sights[0], &now) && now.caller != 0;
 }
 
 static bool tell(struct look *look, struct passive_position *position)
@@ -651,14 +693,14 @@ static bool tell(struct look *look, struct passive_position *position)
 			    &position->attachment_id))
 		return false;
 	for (uint32_t i = 0; i < look->depth; i++) {
-		uint32_t level = look->path[look->depth - 1 - i];
-		const struct sight *sight = look->sights[look->depth - 1 - i];
+		uint32_t outwards = look->depth - 1 - i;
+		const struct sight *sight = look->sights[outwards];
 
 		position->requests[i] = (struct passive_request){
-			.request = ahead->levels[level].request,
+			.request = known(look, outwards)->request,
 			.statement = sight->statement,
 			.request_id = sight->id,
-			.statement_id = look->statement_ids[level],
+			.statement_id = look->statement_ids[outwards],
 			.line = sight->line,
 			.column = sight->column,
 		};
@@ -669,56 +711,20 @@ static bool tell(struct look *look, struct passive_position *position)
 	return true;
 }
 
-static bool is_in_path(const uint32_t *path, uint32_t depth, uint32_t level)
+/* What is certain of this look helps to tell the next ones. */
+static void remember_callers(const struct look *look)
 {
-	/* It goes outwards: down. */
-	for (uint32_t i = 0; i < depth && path[i] >= level; i++) {
-		if (path[i] == level)
-			return true;
+	for (uint32_t i = 0; i < look->depth; i++) {
+		struct known_request *request = known(look, i);
+
+		request->caller = 0;
+		request->is_caller_sure = i + 1 < look->depth;
+		if (!request->is_caller_sure)
+			continue;
+		request->caller = known(look, i + 1)->request;
+		request->caller_line = look->sights[i + 1]->line;
+		request->caller_column = look->sights[i + 1]->column;
 	}
-	return false;
-}
-
-/* Those of the old chain that are in it no more, and then what was spare before. */
-static uint32_t find_spares(const struct passive_ahead *ahead, const uint32_t *path, uint32_t depth,
-			    struct level spares[SPARE])
-{
-	uint32_t count = 0, low = ahead->chain > SPARE ? ahead->chain - SPARE : 0;
-
-	for (uint32_t i = ahead->chain; i-- > low;) {
-		if (ahead->levels[i].request != 0 && !is_in_path(path, depth, i))
-			spares[count++] = ahead->levels[i];
-	}
-	for (uint32_t i = ahead->chain; i < ahead->count && count < SPARE; i++) {
-		if (ahead->levels[i].request != 0 && !is_in_path(path, depth, i))
-			spares[count++] = ahead->levels[i];
-	}
-	return count;
-}
-
-/*
- * Makes a chain of the levels in `path`, which go outwards, and of others called by these: `fresh`, from
- * the head outwards.  False: too long.
- */
-static bool arrange(struct passive_ahead *ahead, const uint32_t *path, uint32_t depth,
-		    const struct level *fresh, uint32_t fresh_count)
-{
-	struct level spares[SPARE];
-	uint32_t chain = depth + fresh_count, count;
-
-	if (chain > PASSIVE_DEPTH)
-		return false;
-	if (chain == ahead->chain && fresh_count == 0 && path[0] == chain - 1)
-		return true;
-	count = find_spares(ahead, path, depth, spares);
-	for (uint32_t i = 0; i < depth; i++)
-		ahead->levels[i] = ahead->levels[path[depth - 1 - i]];
-	for (uint32_t i = 0; i < fresh_count; i++)
-		ahead->levels[depth + i] = fresh[fresh_count - 1 - i];
-	memcpy(&ahead->levels[chain], spares, count * sizeof(spares[0]));
-	ahead->chain = chain;
-	ahead->count = chain + count;
-	return true;
 }
 
 /* Of a thread that was idle, only whether it still is. */
@@ -732,46 +738,22 @@ static bool is_still_idle(struct look *look)
 	return !read_pieces(look) || first == 0 || look->alive != look->thread->alive_when;
 }
 
-static enum outcome look_once(struct look *look, bool in_haste, struct passive_position *position)
+/* The chain of this head. */
+static enum outcome read_chain(struct look *look)
 {
-	struct passive_ahead *ahead = look->ahead;
-	uint64_t attachment, outermost;
 	enum outcome outcome;
 
-	/* What is new may soon be over: then there is no time for all the spare levels. */
-	look->levels = in_haste && ahead->chain + HASTY_SPARE < ahead->count ?
-			       ahead->chain + HASTY_SPARE :
-			       ahead->count;
-	look->near = look->levels > NEAR ? look->levels - NEAR : 0;
-	look->likely = ahead->chain > LIKELY ? ahead->chain - LIKELY : 0;
-	if (!read_near(look) || !see_near(look)) {
-		memset(ahead, 0, offsetof(struct passive_ahead, levels));
-		return LOOK_LOST;
+	look->depth = known_chain_path(&look->ahead->chain, look->head, look->path);
+	if (look->depth == 0)
+		return LOOK_NEW_CHAIN;
+	if (!read_near(look) || !read_far(look)) {
+		known_chain_forget(&look->ahead->chain);
+		return LOOK_CHANGED;
 	}
-	if (look->alive != look->thread->alive_when)
-		return LOOK_IDLE;
-	if (!end_of_way(look, WAY_REQUEST, &look->head))
-		return LOOK_LOST;
-	if (look->head == 0)
-		return LOOK_IDLE;
-	if (!end_of_way(look, WAY_ATTACHMENT, &attachment) || attachment != ahead->attachment ||
-	    !read_far(look))
-		return LOOK_LOST;
 	outcome = trace(look);
-	if (outcome != LOOK_BUSY)
-		return outcome;
-	if (look->path[look->depth - 1] < look->near && !is_still_head(look))
+	if (outcome == LOOK_BUSY && look->depth > NEAR && !is_still_head(look))
 		return LOOK_CHANGED;
-	if (!tell(look, position))
-		return LOOK_CHANGED;
-	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
-					    look->way[WAY_REQUEST][0], look->below, position))
-		return LOOK_CHANGED;
-	outermost = ahead->levels[look->path[look->depth - 1]].request;
-	if (ahead->lone.request != outermost)
-		ahead->lone.request = 0;
-	arrange(ahead, look->path, look->depth, NULL, 0);
-	return LOOK_BUSY;
+	return outcome;
 }
 
 /* Learning new addresses */
@@ -792,53 +774,69 @@ static bool explore_way(struct look *look, unsigned way, uint64_t *end)
 	return true;
 }
 
-/* From the head outwards to a level of the chain, or to the end.  False: it can't be followed. */
-static bool explore_chain(struct look *look, uint64_t head)
+/* From the head outwards to a request of the chain, or to the end.  False: it can't be followed. */
+static bool explore_chain(struct look *look)
 {
-	struct passive_ahead *ahead = look->ahead;
-	struct level fresh[PASSIVE_DEPTH];
-	uint32_t count = 0, known = 0;
-	uint64_t request = head;
+	struct known_chain *chain = &look->ahead->chain;
+	struct known_request fresh[PASSIVE_DEPTH];
+	uint32_t count = 0, place = 0;
+	uint64_t request = look->head;
 
 	look->depth = 0;
 	while (request != 0) {
 		struct sight sight;
 
-		if (count > 0 && find_level(look, request, ahead->chain - 1, &known) &&
-		    known < ahead->chain) {
-			for (uint32_t i = known + 1; i-- > 0;)
+		if (count > 0 && known_chain_find(chain, request, chain->depth - 1, &place) &&
+		    place < chain->depth) {
+			for (uint32_t i = place + 1; i-- > 0;)
 				look->path[look->depth++] = i;
 			break;
 		}
-		if (count == PASSIVE_DEPTH ||
-		    !memory_load(look->process, request + (uint64_t)(int64_t)look->low,
-				 look->spans[0][0], look->size) ||
-		    !see(look, request, look->spans[0][0], &sight))
+		add_request(look, request, look->spans[0]);
+		if (!read_pieces(look) || count == PASSIVE_DEPTH ||
+		    !see(look, request, look->spans[0], &sight))
 			return false;
-		fresh[count++] = (struct level){ .request = request, .statement = sight.statement };
+		fresh[count++] = (struct known_request){ .request = request,
+							 .statement = sight.statement,
+							 .caller = sight.caller };
 		request = sight.caller;
 	}
-	/* Those that are new need not stay where they were. */
-	for (uint32_t i = 0; i < ahead->count; i++) {
-		for (uint32_t j = 0; j < count; j++) {
-			if (ahead->levels[i].request == fresh[j].request)
-				ahead->levels[i].request = 0;
-		}
-	}
-	return arrange(ahead, look->path, look->depth, fresh, count);
+	return known_chain_arrange(chain, look->path, look->depth, fresh, count);
 }
 
 /* False: the thread's block leads nowhere, as it does when the engine is unloaded. */
-static bool explore(struct look *look, enum outcome outcome)
+static bool explore_ways(struct look *look)
+{
+	return explore_way(look, WAY_ATTACHMENT, &look->ahead->attachment) &&
+	       explore_way(look, WAY_REQUEST, &look->head);
+}
+
+static enum outcome look_once(struct look *look, struct passive_position *position)
 {
 	struct passive_ahead *ahead = look->ahead;
+	enum outcome outcome = read_head(look);
 
-	if (outcome == LOOK_LOST && (!explore_way(look, WAY_REQUEST, &look->head) ||
-				     !explore_way(look, WAY_ATTACHMENT, &ahead->attachment)))
-		return false;
-	if (!explore_chain(look, look->head))
-		ahead->chain = ahead->count = 0;
-	return true;
+	if (outcome != LOOK_BUSY)
+		return outcome;
+	outcome = read_chain(look);
+	if (outcome == LOOK_NEW_CHAIN) {
+		if (explore_chain(look))
+			outcome = read_chain(look);
+		else
+			known_chain_forget(&ahead->chain);
+	}
+	if (outcome != LOOK_BUSY)
+		return LOOK_CHANGED;
+	if (!tell(look, position))
+		return LOOK_CHANGED;
+	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
+					    look->way[WAY_REQUEST][0], look->below, position))
+		return LOOK_CHANGED;
+	if (ahead->lone.request != known(look, look->depth - 1)->request)
+		ahead->lone.request = 0;
+	remember_callers(look);
+	known_chain_arrange(&ahead->chain, look->path, look->depth, NULL, 0);
+	return LOOK_BUSY;
 }
 
 enum passive_state passive_read(pid_t process, const struct layout *layout,
@@ -861,17 +859,17 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	measure_span(&look);
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;
-	for (unsigned i = 0; i < TRIES; i++) {
-		outcome = look_once(&look, outcome == LOOK_NEW_HEAD, position);
-		if (outcome == LOOK_BUSY)
-			break;
-		if (outcome == LOOK_IDLE || (outcome != LOOK_CHANGED && !explore(&look, outcome))) {
+	for (unsigned i = 0; i < TRIES && outcome != LOOK_BUSY; i++) {
+		position->count = 0;
+		outcome = look_once(&look, position);
+		if (outcome == LOOK_IDLE || (outcome == LOOK_LOST && !explore_ways(&look))) {
 			thread->ahead->idle = true;
 			thread->ahead->lone.request = 0;
 			return PASSIVE_IDLE;
 		}
-		position->count = 0;
 	}
+	if (outcome != LOOK_BUSY)
+		position->count = 0;
 	thread->ahead->idle = false;
 	return position->count != 0 ? PASSIVE_BUSY : PASSIVE_TORN;
 }

@@ -29,9 +29,9 @@ struct passive_position {
 };
 
 /*
- * Reads the position of a thread.  The chain of requests is read before and after its head: what is
- * BUSY was so at one instant.  Mostly one system call, as what was found last is read ahead; so of one
- * thread only one caller at a time.
+ * Reads the position of a thread: what is BUSY was so at one instant, but for the line of the head, which
+ * may be that of half a microsecond before or after.  Mostly two system calls, at the addresses that were
+ * found last; so of one thread only one caller at a time.
  */
 enum passive_state passive_read(pid_t process, const struct layout *layout,
 				const struct process_thread *thread,
