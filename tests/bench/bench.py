@@ -160,7 +160,7 @@ def main() -> None:
     else:
         runs = measure(arguments)
     found = figures.Figures(runs)
-    tables = figures.tables(found)
+    tables = figures.tables(found) + figures.tables(figures.Figures(runs, figures.least))
     print("\n".join(table.text() for table in tables))
     print(conditions(found))
     if arguments.svg:

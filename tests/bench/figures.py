@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import statistics
-from typing import Iterable, TextIO
+from typing import Callable, Iterable, TextIO
 
 from protocol import MODES, TESTS, Run
 
@@ -28,13 +28,19 @@ class Spread:
         return Spread(self.low / divisor, self.median / divisor, self.high / divisor)
 
     def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
+        return f"{self.median:.2f}" + (f" ({self.low:.2f}–{self.high:.2f})" if self.low < self.high else "")
+
+
+def least(values: list[float]) -> Spread:
+    """What others do on a machine only adds to a time: where they do much the least time varies less than the median."""
+    return Spread(min(values), min(values), min(values))
 
 
 class Figures:
-    """What runs come to. Where a mode was not run in a test, the answer is None."""
+    """What runs come to, their times by `summary`. Where a mode was not run in a test, the answer is None."""
 
-    def __init__(self, runs: Iterable[Run]):
+    def __init__(self, runs: Iterable[Run], summary: Callable[[list[float]], Spread] = Spread.of):
+        self.summary = summary
         self.groups: dict[tuple[str, str], list[Run]] = {}
         for run in runs:
             self.groups.setdefault((run.test, run.mode), []).append(run)
@@ -44,15 +50,15 @@ class Figures:
 
     def seconds(self, test: str, mode: str) -> Spread | None:
         runs = self.groups.get((test, mode))
-        return Spread.of([run.seconds for run in runs]) if runs else None
+        return self.summary([run.seconds for run in runs]) if runs else None
 
     def ratio(self, test: str, mode: str) -> Spread | None:
-        """Times with the mode over the median without."""
+        """Times with the mode over the time without."""
         time, off = self.seconds(test, mode), self.seconds(test, "off")
         return time / off.median if time and off else None
 
     def over(self, test: str, mode: str, base: str) -> float | None:
-        """One mode's median over another's."""
+        """One mode's time over another's."""
         time, base_time = self.seconds(test, mode), self.seconds(test, base)
         return time.median / base_time.median if time and base_time else None
 
@@ -109,6 +115,8 @@ def formatted(value, form: str) -> str:
 
 
 def tables(figures: Figures) -> list[Table]:
+    by_least = figures.summary is least
+    of = ", least times" if by_least else ""
     profiled = [test for test in figures.tests if TESTS[test].sessions]
     ours = [mode for mode in figures.modes if MODES[mode].floor]
 
@@ -128,17 +136,20 @@ def tables(figures: Figures) -> list[Table]:
         return share if interval is None else f"{share}, {interval:.0f} µs"
 
     found = [
-        table("Time of the statement over the time of off: median (middle half)", figures.tests, figures.modes, ratio),
-        table("Over the floor of the mode", profiled, ours,
+        table("Time of the statement over the time of off" + (of or ": median (middle half)"), figures.tests, figures.modes, ratio),
+        table("Over the floor of the mode" + of, profiled, ours,
               lambda test, mode: formatted(figures.over(test, mode, MODES[mode].floor), "{:.2f}")),
-        table("Over the stock profiler", profiled, ours,
+        table("Over the stock profiler" + of, profiled, ours,
               lambda test, mode: formatted(figures.over(test, mode, MODES[mode].stock), "{:.2f}")),
-        table("Event overhead cut against the stock profiler", profiled, ours,
+        table("Event overhead cut against the stock profiler" + of, profiled, ours,
               lambda test, mode: formatted(figures.cut(test, mode), "{:.0%}")),
-        table("Time that the profiler reports for the statement over the time of off: 1 is the truth", profiled,
-              figures.modes, lambda test, mode: formatted(figures.truth(test, mode), "{}")),
-        table("The sampler's share of a CPU, and the mean interval that it reached", profiled, figures.modes, sampler),
     ]
+    if not by_least:
+        found += [
+            table("Time that the profiler reports for the statement over the time of off: 1 is the truth", profiled,
+                  figures.modes, lambda test, mode: formatted(figures.truth(test, mode), "{}")),
+            table("The sampler's share of a CPU, and the mean interval that it reached", profiled, figures.modes, sampler),
+        ]
     return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
 
 
