@@ -47,7 +47,12 @@ def run_in_session(database, root, log_dir: Path, plan: str, seconds: float, mod
 
 
 def await_session(log_dir: Path) -> None:
-    env.wait_until(lambda: env.logs(log_dir) and table(env.logs(log_dir)[0], 'sessions'), 'a session')
+    def has_session():
+        """A log that has just been created may have no header yet."""
+        command = [env.FBPROF_DUMP, '--table', 'sessions', *env.logs(log_dir)]
+        return env.logs(log_dir) and env.run(command, check=False).stdout.count('\n') > 1
+
+    env.wait_until(has_session, 'a session')
 
 
 def run_recorded(database, root, log_dir: Path, plan: str, seconds: float, layouts: Path, *arguments) -> Path:
