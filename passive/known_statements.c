@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KNOWN_MAX 4096 /* addresses */
+
 struct known_statement {
 	struct logged_statement *statement; /* NULL: not known */
 	uint64_t request_id;		    /* that was seen running it last */
@@ -133,15 +135,22 @@ static void learn(struct known_statements *known, uint64_t address,
 
 /* ---- A look ---- */
 
-void known_statements_begin(struct known_statements *known, bool ahead)
+/* Addresses where statements were once; those that are still in use are soon known again. */
+static void forget_all(struct known_statements *known)
+{
+	struct id_table empty;
+
+	if (!id_table_init(&empty))
+		return;
+	id_table_free(&known->by_address, free_statement, NULL);
+	known->by_address = empty;
+}
+
+void known_statements_begin(struct known_statements *known)
 {
 	known->look = ++known->last_read;
-	for (unsigned i = 0; ahead && i < known->doubtful_count; i++) {
-		struct known_statement *statement = find(known, known->doubtful[i]);
-
-		if (statement && is_same(known, known->doubtful[i], statement))
-			note_agreement(known, statement, true);
-	}
+	if (known->by_address.count >= KNOWN_MAX)
+		forget_all(known);
 }
 
 void known_statements_position_read(struct known_statements *known)
@@ -149,18 +158,26 @@ void known_statements_position_read(struct known_statements *known)
 	known->position = ++known->last_read;
 }
 
+static bool is_prompt(const struct known_statements *known, const struct passive_position *position)
+{
+	return known->source->clock() - position->when < PASSIVE_PROMPT;
+}
+
 /* Whether the statement was at its address when the position was read. */
-static bool is_certain(struct known_statements *known, const struct passive_request *request,
-		       struct known_statement *statement)
+static bool is_certain(struct known_statements *known, const struct passive_position *position,
+		       uint64_t address, struct known_statement *statement)
 {
 	if (statement->agreed < known->position) {
-		if (is_same(known, request->statement, statement))
+		if (is_same(known, address, statement))
 			note_agreement(known, statement, false);
 		else
-			learn(known, request->statement, statement);
+			learn(known, address, statement);
 	}
-	return statement->statement && (statement->is_routine || statement->since > known->look) &&
-	       statement->since < known->position;
+	if (!statement->statement)
+		return false;
+	return is_prompt(known, position) ||
+	       (statement->since < known->position &&
+		(statement->is_routine || statement->since > known->look));
 }
 
 static bool is_known_by_request(const struct known_statement *statement,
@@ -169,36 +186,19 @@ static bool is_known_by_request(const struct known_statement *statement,
 	return statement->statement && statement->request_id == request->request_id;
 }
 
-/* To be checked ahead next time. */
-static void note_doubtful(struct known_statements *known, uint64_t address)
-{
-	for (unsigned i = 0; i < known->doubtful_count; i++) {
-		if (known->doubtful[i] == address)
-			return;
-	}
-	/* The innermost ones, which come last, are those that come and go. */
-	if (known->doubtful_count == KNOWN_DOUBTFUL)
-		memmove(known->doubtful, known->doubtful + 1,
-			--known->doubtful_count * sizeof(*known->doubtful));
-	known->doubtful[known->doubtful_count++] = address;
-}
-
 bool known_statements_find(struct known_statements *known, const struct passive_position *position,
 			   struct logged_statement **statements)
 {
 	bool certain = true;
 
-	known->doubtful_count = 0;
 	for (uint32_t i = 0; i < position->count; i++) {
 		const struct passive_request *request = &position->requests[i];
 		struct known_statement *statement = find(known, request->statement);
 
 		if (!statement)
 			return false;
-		if (!is_known_by_request(statement, request)) {
-			note_doubtful(known, request->statement);
-			certain &= is_certain(known, request, statement);
-		}
+		if (!is_known_by_request(statement, request))
+			certain &= is_certain(known, position, request->statement, statement);
 		statements[i] = statement->statement;
 	}
 	for (uint32_t i = 0; certain && i < position->count; i++)

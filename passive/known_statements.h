@@ -3,8 +3,10 @@
  * moment ago may have been freed since, and another one be there now.
  *
  * As long as the same request runs it, a statement stays where it is; so a request that was seen before
- * tells for certain.  Otherwise its texts are checked twice, with the position read in between: if they
- * were the same before and after, they were at that moment.  An attachment's; used by the recorder.
+ * tells for certain.  Otherwise its texts are checked.  If that is done within PASSIVE_PROMPT after the
+ * position was read, there was no time for another one: a statement must be prepared before it can be
+ * where one was.  Else they are checked once more, with the position read in between: if they were the
+ * same before and after, they were at that moment.  An attachment's; used by the recorder.
  */
 #ifndef FBPROF_KNOWN_STATEMENTS_H
 #define FBPROF_KNOWN_STATEMENTS_H
@@ -20,8 +22,6 @@ struct text_room {
 	char routine[256], package[256], sql_text[TEXT_BYTES];
 };
 
-/* Statements that are checked ahead: those that the request did not tell at the last look. */
-#define KNOWN_DOUBTFUL 8
 
 struct known_statements {
 	struct recorder_source *source;
@@ -32,8 +32,6 @@ struct known_statements {
 
 	/* What was read, in the order in which it was: each read has the next number. */
 	uint64_t last_read, look, position;
-	uint64_t doubtful[KNOWN_DOUBTFUL]; /* addresses */
-	unsigned doubtful_count;
 };
 
 /* False: out of memory. */
@@ -41,8 +39,8 @@ bool known_statements_init(struct known_statements *known, struct recorder_sourc
 			   struct passive_session *session, struct text_room *room);
 void known_statements_free(struct known_statements *known);
 
-/* Before a look.  `ahead`: the attachment is likely to be at work, so that checks are worth while. */
-void known_statements_begin(struct known_statements *known, bool ahead);
+/* Before a look. */
+void known_statements_begin(struct known_statements *known);
 
 /* The position was read, in this look for the first time or once more. */
 void known_statements_position_read(struct known_statements *known);

@@ -161,7 +161,6 @@ __attribute__((visibility("default"))) bool fbprof_own_plan_open(const struct pr
 				       .sample = sample,
 				       .describe = describe,
 				       .update = update,
-				       .free = free_own,
-				       .later = true };
+				       .free = free_own };
 	return true;
 }

@@ -297,14 +297,18 @@ void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan
 		note_links(plan, chain);
 }
 
-bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
-		 void (*meanwhile)(void *context), void *context)
+bool plan_stop(struct plan *plan, pid_t thread, uint64_t *held, void (*meanwhile)(void *context),
+	       void *context)
 {
 	if (!stack_stop(plan->process, thread, &plan->sample, meanwhile, context))
 		return false;
-	chain->held = plan->sample.held;
-	plan_read(plan, &plan->sample, chain);
+	*held = plan->sample.held;
 	return true;
+}
+
+void plan_read_stopped(struct plan *plan, struct plan_chain *chain)
+{
+	plan_read(plan, &plan->sample, chain);
 }
 
 bool plan_sample_events(struct plan *plan, struct stack_events *events, struct plan_chain *chain,
@@ -313,7 +317,6 @@ bool plan_sample_events(struct plan *plan, struct stack_events *events, struct p
 	if (!stack_events_take(events, &plan->sample))
 		return false;
 	meanwhile(context);
-	chain->held = 0;
 	plan_read(plan, &plan->sample, chain);
 	return true;
 }

@@ -23,7 +23,6 @@ struct plan_source {
 #define PLAN_DEPTH 1024
 
 struct plan_chain {
-	uint64_t held;	  /* ns that the thread stood still for it */
 	bool awaited;	  /* it was asked for, and will be there at a later look (process_plan.h) */
 	uint64_t request; /* address of the one that was executing; 0: not known */
 	uint32_t count;
@@ -41,13 +40,17 @@ void plan_free(struct plan *plan);
 /* The record sources in a sample of a stack. */
 void plan_read(struct plan *plan, const struct stack_sample *sample, struct plan_chain *chain);
 
-/* Stops the thread for a moment, and calls `meanwhile` then (stack_stop()).  False, with errno, if it can't be. */
-bool plan_sample(struct plan *plan, pid_t thread, struct plan_chain *chain,
-		 void (*meanwhile)(void *context), void *context);
+/*
+ * Stops the thread for a moment, `held` ns, and calls `meanwhile` then (stack_stop()).  False, with errno, if it can't
+ * be.  What was copied is read afterwards, which takes longer than the stop.
+ */
+bool plan_stop(struct plan *plan, pid_t thread, uint64_t *held, void (*meanwhile)(void *context),
+	       void *context);
+void plan_read_stopped(struct plan *plan, struct plan_chain *chain);
 
 /*
- * The same of a sample that was asked for, without a stop (stack_events_take()); `meanwhile` is called as soon as the
- * sample is there.
+ * The record sources in a sample that was asked for, without a stop (stack_events_take()); `meanwhile` is called as
+ * soon as the sample is there.
  */
 bool plan_sample_events(struct plan *plan, struct stack_events *events, struct plan_chain *chain,
 			void (*meanwhile)(void *context), void *context);

@@ -383,11 +383,20 @@ static void note_time(struct look *look, uint64_t took)
 		*piece_time -= step;
 }
 
+/* Whether the thread's context is on top of another one. */
+static bool is_within(const struct look *look)
+{
+	uint64_t context = look->way[WAY_REQUEST][0];
+
+	return context != 0 && look->below != 0 &&
+	       look->ahead->way[WAY_REQUEST][1] ==
+		       context + (uint64_t)(int64_t)look->layout->path[LAYOUT_REQUEST].offset[1];
+}
+
 /* The head, and whose thread it is. */
 static enum outcome read_head(struct look *look)
 {
-	const struct passive_ahead *ahead = look->ahead;
-	uint64_t attachment;
+	struct passive_ahead *ahead = look->ahead;
 
 	add(look, look->thread->alive, &look->alive, sizeof(look->alive));
 	look->below = 0;
@@ -399,7 +408,7 @@ static enum outcome read_head(struct look *look)
 	look->timed = look->count;
 	look->began = now_ns();
 	if (!read_pieces(look)) {
-		known_chain_forget(&look->ahead->chain);
+		known_chain_forget(&ahead->chain);
 		return LOOK_LOST;
 	}
 	share_ways(look);
@@ -408,15 +417,13 @@ static enum outcome read_head(struct look *look)
 	if (!end_of_way(look, WAY_REQUEST, &look->head))
 		return LOOK_LOST;
 	/* Where it isn't aligned the context is of another kind. */
-	if (look->head == 0 || look->head % sizeof(void *) != 0)
+	if ((look->head == 0 && !is_within(look)) || look->head % sizeof(void *) != 0)
 		return LOOK_IDLE;
 	for (uint32_t i = 0; i < look->likely_count; i++) {
 		if (!see(look, look->likely[i], look->likely_spans[i], &look->likely_sights[i]))
 			return LOOK_LOST;
 	}
-	return end_of_way(look, WAY_ATTACHMENT, &attachment) && attachment == ahead->attachment ?
-		       LOOK_BUSY :
-		       LOOK_LOST;
+	return end_of_way(look, WAY_ATTACHMENT, &ahead->attachment) ? LOOK_BUSY : LOOK_LOST;
 }
 
 /* What is seen of a request of the path.  What has a caller is not outermost. */
@@ -686,6 +693,7 @@ static bool tell(struct look *look, struct passive_position *position)
 {
 	const struct passive_ahead *ahead = look->ahead;
 
+	position->when = look->began;
 	position->attachment = ahead->attachment;
 	position->attachment_id = look->attachment_id;
 	position->count = look->depth;
@@ -758,19 +766,26 @@ static enum outcome read_chain(struct look *look)
 
 /* Learning new addresses */
 
-static bool explore_way(struct look *look, unsigned way, uint64_t *end)
+/*
+ * As far as it was read just now, and then from pointer to pointer; its end is for read_head() to read.
+ * False: it can't be followed.
+ */
+static bool explore_way(struct look *look, unsigned way)
 {
 	const struct layout_path *path = &look->layout->path[way_facts[way]];
-	uint64_t pointer = look->thread->tls;
+	uint64_t places[LAYOUT_STEPS] = { 0 }, pointer = look->thread->tls;
+	uint64_t *known = look->ahead->way[way];
 
-	memset(look->ahead->way[way], 0, sizeof(look->ahead->way[way]));
 	for (uint32_t step = 0; step < path->steps && pointer != 0; step++) {
-		look->ahead->way[way][step] = pointer + (uint64_t)(int64_t)path->offset[step];
-		if (!memory_load(look->process, look->ahead->way[way][step], &pointer,
-				 sizeof(pointer)))
+		places[step] = pointer + (uint64_t)(int64_t)path->offset[step];
+		if (step + 1 == path->steps)
+			break;
+		pointer = look->way[way][step];
+		if ((known[step] != places[step] || pointer == 0) &&
+		    !memory_load(look->process, places[step], &pointer, sizeof(pointer)))
 			return false;
 	}
-	*end = pointer;
+	memcpy(known, places, sizeof(places));
 	return true;
 }
 
@@ -807,8 +822,39 @@ static bool explore_chain(struct look *look)
 /* False: the thread's block leads nowhere, as it does when the engine is unloaded. */
 static bool explore_ways(struct look *look)
 {
-	return explore_way(look, WAY_ATTACHMENT, &look->ahead->attachment) &&
-	       explore_way(look, WAY_REQUEST, &look->head);
+	return explore_way(look, WAY_ATTACHMENT) && explore_way(look, WAY_REQUEST);
+}
+
+/*
+ * What is below the thread's context.  Meanwhile that may have ended, and another one be at its place: there
+ * was no time for it, or the head is still the same.
+ */
+static bool add_outer(struct look *look, struct passive_position *position)
+{
+	uint64_t head = look->head, id = position->count == 0 ? 0 : look->sights[0]->id;
+	struct sight now = { .id = id };
+
+	if (!outer_read(look->process, look->layout, look->thread->tls, look->way[WAY_REQUEST][0],
+			look->below, position))
+		return false;
+	if (now_ns() - look->began < PASSIVE_PROMPT)
+		return true;
+	if (read_head(look) != LOOK_BUSY || look->head != head)
+		return false;
+	if (head == 0)
+		return true;
+	add_request(look, head, look->spans[0]);
+	return read_pieces(look) && see(look, head, look->spans[0], &now) && now.id == id;
+}
+
+/* EXECUTE STATEMENT prepares a statement in a context that has no request: what executes is below. */
+static enum outcome read_outer(struct look *look, struct passive_position *position)
+{
+	look->depth = 0;
+	add_value(look, LAYOUT_ATTACHMENT_ID, look->ahead->attachment, &look->attachment_id);
+	if (!read_pieces(look) || !tell(look, position) || !add_outer(look, position))
+		return LOOK_CHANGED;
+	return position->count == 0 ? LOOK_IDLE : LOOK_BUSY;
 }
 
 static enum outcome look_once(struct look *look, struct passive_position *position)
@@ -818,6 +864,8 @@ static enum outcome look_once(struct look *look, struct passive_position *positi
 
 	if (outcome != LOOK_BUSY)
 		return outcome;
+	if (look->head == 0)
+		return read_outer(look, position);
 	outcome = read_chain(look);
 	if (outcome == LOOK_NEW_CHAIN) {
 		if (explore_chain(look))
@@ -829,8 +877,7 @@ static enum outcome look_once(struct look *look, struct passive_position *positi
 		return LOOK_CHANGED;
 	if (!tell(look, position))
 		return LOOK_CHANGED;
-	if (look->below != 0 && !outer_read(look->process, look->layout, look->thread->tls,
-					    look->way[WAY_REQUEST][0], look->below, position))
+	if (look->below != 0 && !add_outer(look, position))
 		return LOOK_CHANGED;
 	if (ahead->lone.request != known(look, look->depth - 1)->request)
 		ahead->lone.request = 0;
@@ -859,19 +906,21 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	measure_span(&look);
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;
-	for (unsigned i = 0; i < TRIES && outcome != LOOK_BUSY; i++) {
-		position->count = 0;
-		outcome = look_once(&look, position);
-		if (outcome == LOOK_IDLE || (outcome == LOOK_LOST && !explore_ways(&look))) {
-			thread->ahead->idle = true;
-			thread->ahead->lone.request = 0;
-			return PASSIVE_IDLE;
-		}
-	}
-	if (outcome != LOOK_BUSY)
-		position->count = 0;
 	thread->ahead->idle = false;
-	return position->count != 0 ? PASSIVE_BUSY : PASSIVE_TORN;
+	for (unsigned i = 0; i < TRIES; i++) {
+		outcome = look_once(&look, position);
+		if (outcome == LOOK_BUSY || outcome == LOOK_IDLE ||
+		    (outcome == LOOK_LOST && !explore_ways(&look)))
+			break;
+	}
+	if (outcome == LOOK_BUSY)
+		return PASSIVE_BUSY;
+	position->count = 0;
+	if (outcome == LOOK_CHANGED)
+		return PASSIVE_TORN;
+	thread->ahead->idle = true;
+	thread->ahead->lone.request = 0;
+	return PASSIVE_IDLE;
 }
 
 void passive_text(pid_t process, const struct layout *layout, enum layout_fact fact,

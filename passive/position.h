@@ -21,7 +21,11 @@ struct passive_request {
 	uint32_t line, column;
 };
 
+/* In ns: to prepare the shortest statement takes more than twice as long, so none took another one's place. */
+#define PASSIVE_PROMPT 20000
+
 struct passive_position {
+	uint64_t when;	     /* ns of CLOCK_MONOTONIC: it was so then, or later */
 	uint64_t attachment; /* address */
 	uint64_t attachment_id;
 	uint32_t count;

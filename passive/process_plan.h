@@ -16,15 +16,18 @@ struct plan_place {
 
 struct process_plan {
 	void *context;
+	/* As plan_stop() and plan_read_stopped(); or NULL. */
+	bool (*stop)(void *context, pid_t thread, uint64_t *held, void (*meanwhile)(void *context),
+		     void *meanwhile_context);
+	void (*read_stopped)(void *context, struct plan_chain *chain);
 	/*
-	 * As plan_sample().  If `later` is set, the thread isn't stopped: a sample is asked for at one look, and taken
-	 * at a later one; in between this returns false, and `chain` says that it is awaited.  `place` tells where the
-	 * thread is now, and then where it was when this sample was asked for.
+	 * Where threads aren't stopped: a sample is asked for at one look, and taken at a later one; in between this
+	 * returns false, and `chain` says that it is awaited.  `place` tells where the thread is now, and then where it
+	 * was when this sample was asked for.
 	 */
 	bool (*sample)(void *context, pid_t thread, struct plan_place *place,
 		       struct plan_chain *chain, void (*meanwhile)(void *context),
 		       void *meanwhile_context);
-	bool later;
 	/* As plan_describe() and plan_free(). */
 	void (*describe)(const void *context, const struct plan_source *source, char *text,
 			 size_t size);

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Another process's thread has no clock that we may read, but a file that tells what it has used. */
@@ -24,7 +25,8 @@ struct process_source {
 	const struct layout *layout;
 	bool own; /* it is this process */
 	struct process_plan plan;
-	struct passive_position after; /* read_plan_later() */
+	bool has_copy;		       /* of a stack, of the last stop */
+	struct passive_position after; /* read_sampled_plan() */
 	struct cpu_file *files;
 	uint32_t file_count, file_room;
 
@@ -36,7 +38,7 @@ struct process_source {
 
 /*
  * Most threads of a server are idle: their way ends at its first pointer, or a thread of the engine's
- * own at its second, which is where the first one led to at the look before.
+ * own at its second, if the first one leads to where it did when the thread was idle before.
  */
 struct head {
 	uint64_t first, second;
@@ -186,25 +188,37 @@ static void forget_heads(struct process_source *source)
 		source->heads[i].expected = 0;
 }
 
+/*
+ * So few are each looked at by itself: what is known to be at work may be idle by the time that its
+ * position is read, and short requests would be missed.
+ */
+#define FEW_THREADS 8
+
 static void begin_look(struct recorder_source *interface)
 {
 	struct process_source *source = self(interface);
 
 	/* Else each is looked at by itself. */
-	source->has_heads = source->process->count > 1 && source->heads && read_heads(source);
+	source->has_heads =
+		source->process->count > FEW_THREADS && source->heads && read_heads(source);
 	if (!source->has_heads)
 		forget_heads(source);
 }
 
-static bool is_idle(struct head *head)
+static bool is_idle(const struct head *head)
 {
-	bool known = head->first && head->first == head->expected;
-
-	head->expected = head->first;
-	return !head->first || (known && !head->second);
+	return !head->first || (head->first == head->expected && !head->second);
 }
 
 /* ---- The rest is passed on ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 static bool update(struct recorder_source *interface)
 {
@@ -227,9 +241,15 @@ static enum passive_state read_position(struct recorder_source *interface,
 {
 	struct process_source *source = self(interface);
 
-	if (source->has_heads && is_idle(&source->heads[thread - interface->threads]))
+	struct head *head = source->has_heads ? &source->heads[thread - interface->threads] : NULL;
+	enum passive_state state;
+
+	if (head && is_idle(head))
 		return PASSIVE_IDLE;
-	return passive_read(source->process->pid, source->layout, thread, position);
+	state = passive_read(source->process->pid, source->layout, thread, position);
+	if (head)
+		head->expected = state == PASSIVE_IDLE ? head->first : 0;
+	return state;
 }
 
 /* What is read while the thread stands still. */
@@ -251,24 +271,36 @@ static void read_moment(void *context)
 
 static void clear(struct plan_chain *chain)
 {
-	chain->held = 0;
 	chain->count = 0;
 	chain->whole = false;
 }
 
-static enum passive_state read_plan(struct recorder_source *interface,
-				    const struct process_thread *thread,
-				    struct passive_position *position, struct plan_chain *chain)
+static enum passive_state read_stopped(struct recorder_source *interface,
+				       const struct process_thread *thread,
+				       struct passive_position *position, uint64_t *held)
 {
 	struct moment moment = { interface, thread, position, PASSIVE_TORN };
 	struct process_source *source = self(interface);
 
-	if (source->plan.sample(source->plan.context, thread->id, NULL, chain, read_moment,
-				&moment))
-		return moment.state;
-	clear(chain);
-	read_moment(&moment);
+	*held = 0;
+	source->has_copy =
+		source->plan.stop(source->plan.context, thread->id, held, read_moment, &moment);
+	if (!source->has_copy)
+		read_moment(&moment);
 	return moment.state;
+}
+
+static void read_stopped_plan(struct recorder_source *interface,
+			      const struct process_thread *thread,
+			      const struct passive_position *position, struct plan_chain *chain)
+{
+	struct process_source *source = self(interface);
+
+	(void)thread;
+	(void)position;
+	clear(chain);
+	if (source->has_copy)
+		source->plan.read_stopped(source->plan.context, chain);
 }
 
 /* Where the innermost request is. */
@@ -307,26 +339,19 @@ static bool is_of(const struct plan_chain *chain, struct plan_place then,
 	return then.request != now.request || (then.line == now.line && then.column == now.column);
 }
 
-static enum passive_state read_plan_later(struct recorder_source *interface,
-					  const struct process_thread *thread,
-					  struct passive_position *position,
-					  struct plan_chain *chain)
+static void read_sampled_plan(struct recorder_source *interface,
+			      const struct process_thread *thread,
+			      const struct passive_position *position, struct plan_chain *chain)
 {
 	struct process_source *source = self(interface);
 	struct moment moment = { interface, thread, &source->after, PASSIVE_TORN };
-	struct plan_place now, then;
+	struct plan_place now = place_of(position), then = now;
 
-	if (!position->count) {
-		clear(chain);
-		return PASSIVE_TORN;
-	}
-	now = then = place_of(position);
 	if (!source->plan.sample(source->plan.context, thread->id, &then, chain, read_moment,
 				 &moment) ||
 	    moment.state != PASSIVE_BUSY || !is_of(chain, then, position) ||
 	    !is_of(chain, now, &source->after))
 		clear(chain);
-	return PASSIVE_BUSY;
 }
 
 static void read_step(struct recorder_source *interface, const struct plan_source *what, char *text,
@@ -340,7 +365,8 @@ static void read_step(struct recorder_source *interface, const struct plan_sourc
 void process_source_set_plan(struct process_source *source, const struct process_plan *plan)
 {
 	source->plan = *plan;
-	source->source.read_plan = plan->later ? read_plan_later : read_plan;
+	source->source.read_stopped = plan->stop ? read_stopped : NULL;
+	source->source.read_plan = plan->stop ? read_stopped_plan : read_sampled_plan;
 	source->source.step = read_step;
 }
 
@@ -375,6 +401,7 @@ struct process_source *process_source_new(struct process *process, const struct 
 						   .text = read_text,
 						   .begin_look = begin_look,
 						   .is_same = is_same,
+						   .clock = now_ns,
 						   .cpu_time = cpu_time,
 						   .engine = layout->engine };
 	source->process = process;

@@ -98,7 +98,7 @@ struct look {
 	const struct process_thread *process_thread;
 	struct watched_thread *thread;
 	uint64_t now, elapsed;
-	bool with_plan; /* record sources were read with the position */
+	bool with_plan; /* record sources are to be read for the position */
 };
 
 /* Of `requests` only what is in use. */
@@ -425,30 +425,40 @@ static void drop(const struct look *look)
 }
 
 /*
- * Reads the position, and the record sources if they are due: also if it is torn, for else a thread
- * would be stopped, and its record sources be seen, mostly where it stays longer.
+ * Reads the position, and stops the thread for that if its record sources are due: also if the position
+ * is torn, for else a thread would be stopped, and its record sources be seen, mostly where it stays longer.
  */
 static enum passive_state read_position(struct look *look)
 {
+	struct recorder_source *source = look->source;
 	struct recorder *recorder = look->recorder;
 	enum passive_state state = PASSIVE_TORN;
 
 	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
-		state = look->source->read(look->source, look->process_thread, &recorder->position);
-	look->with_plan = state != PASSIVE_IDLE && is_plan_due(look);
+		state = source->read(source, look->process_thread, &recorder->position);
+	look->with_plan = source->read_stopped && state != PASSIVE_IDLE && is_plan_due(look);
 	if (!look->with_plan)
 		return state;
-	recorder->chain.awaited = false;
-	state = look->source->read_plan(look->source, look->process_thread, &recorder->position,
-					&recorder->chain);
-	look->thread->held = recorder->chain.held;
-	if (recorder->chain.awaited)
-		look->thread->plan_due = 0;
-	return state;
+	return source->read_stopped(source, look->process_thread, &recorder->position,
+				    &look->thread->held);
 }
 
-/* An attachment that was at work lately may well be again. */
-#define LATELY 100000000u
+/* Where threads aren't stopped the record sources are asked for when the position is certain. */
+static void read_plan(struct look *look)
+{
+	struct recorder *recorder = look->recorder;
+
+	if (!look->source->read_stopped)
+		look->with_plan = is_plan_due(look);
+	if (!look->with_plan)
+		return;
+	recorder->chain.awaited = false;
+	look->source->read_plan(look->source, look->process_thread, &recorder->position,
+				&recorder->chain);
+	if (recorder->chain.awaited)
+		look->thread->plan_due = 0;
+	note_plan(look);
+}
 
 /* As read_position(); and then the attachment that the thread works for is known.  False: nothing is. */
 static bool read_attachment(struct look *look, enum passive_state *state)
@@ -456,13 +466,13 @@ static bool read_attachment(struct look *look, enum passive_state *state)
 	struct watched_attachment *before = look->thread->attachment, *attachment;
 
 	if (before)
-		known_statements_begin(&before->known, look->now - before->last_seen < LATELY);
+		known_statements_begin(&before->known);
 	*state = read_position(look);
 	if (*state != PASSIVE_BUSY || !find_attachment(look))
 		return false;
 	attachment = look->thread->attachment;
 	if (attachment != before)
-		known_statements_begin(&attachment->known, false);
+		known_statements_begin(&attachment->known);
 	known_statements_position_read(&attachment->known);
 	return true;
 }
@@ -496,8 +506,7 @@ static void look_at(struct look *look)
 	look->thread->attachment->last_seen = look->now;
 	look->elapsed += look->thread->torn;
 	look->thread->torn = 0;
-	if (look->with_plan)
-		note_plan(look);
+	read_plan(look);
 	if (look->thread->attachment->plans)
 		plan_memory_complete(look->thread->attachment->plans, &look->recorder->frames);
 	charge(look);
@@ -526,12 +535,15 @@ static void end_watch(struct recorder *recorder, struct recorder_watch *watch,
 	free(watch);
 }
 
-/* What is known of a thread stays with it. */
-static const struct watched_thread *find_thread(const struct recorder_watch *watch, pid_t id)
+/* What is known of a thread stays with it; as a rule at its place, or behind that if others have ended. */
+static const struct watched_thread *find_thread(const struct recorder_watch *watch, pid_t id,
+						uint32_t place)
 {
 	for (uint32_t i = 0; i < watch->count; i++) {
-		if (watch->threads[i].id == id)
-			return &watch->threads[i];
+		const struct watched_thread *thread = &watch->threads[(place + i) % watch->count];
+
+		if (thread->id == id)
+			return thread;
 	}
 	return NULL;
 }
@@ -541,6 +553,7 @@ static bool update(struct recorder_watch *watch)
 {
 	struct recorder_source *source = watch->source;
 	struct watched_thread *threads;
+	uint32_t place = 0;
 
 	if (!source->update(source))
 		return false;
@@ -548,10 +561,12 @@ static bool update(struct recorder_watch *watch)
 	if (!threads)
 		return false;
 	for (uint32_t i = 0; i < source->count; i++) {
-		const struct watched_thread *known = find_thread(watch, source->threads[i].id);
+		const struct watched_thread *known =
+			find_thread(watch, source->threads[i].id, place);
 
 		if (known)
 			threads[i] = *known;
+		place = known ? (uint32_t)(known - watch->threads) + 1 : place;
 		threads[i].id = source->threads[i].id;
 	}
 	free(watch->threads);

@@ -40,14 +40,18 @@ struct recorder_source {
 		     char *text, size_t size);
 
 	/*
-	 * As read(), just after it, and with it, of the same instant, the record sources that the thread has
-	 * active: an empty chain that isn't whole, if they can't be told.  It is stopped for that, some 50 us,
-	 * the chain tells how long; or sampled (stack_events.h).  Both are NULL where record sources aren't told.
+	 * As read(), while the thread stands still, some 50 us, `held` ns of them for us, and its stack is copied.  NULL:
+	 * threads aren't stopped.
 	 */
-	enum passive_state (*read_plan)(struct recorder_source *source,
-					const struct process_thread *thread,
-					struct passive_position *position,
-					struct plan_chain *chain);
+	enum passive_state (*read_stopped)(struct recorder_source *source,
+					   const struct process_thread *thread,
+					   struct passive_position *position, uint64_t *held);
+	/*
+	 * The record sources that the thread had active at a position that was just read, out of that copy, or else
+	 * sampled (stack_events.h): an empty chain that isn't whole, if they can't be told.  NULL where they aren't.
+	 */
+	void (*read_plan)(struct recorder_source *source, const struct process_thread *thread,
+			  const struct passive_position *position, struct plan_chain *chain);
 	/* A record source's step of the plan, as plan_describe(). */
 	void (*step)(struct recorder_source *source, const struct plan_source *what, char *text,
 		     size_t size);
@@ -57,6 +61,8 @@ struct recorder_source {
 	 * first: then it is made, for whatever is there now, and the answer is no.  free() frees it.
 	 */
 	bool (*is_same)(struct recorder_source *source, uint64_t statement, void **witness);
+
+	uint64_t (*clock)(void); /* ns of CLOCK_MONOTONIC */
 
 	/* CPU time that a thread has used so far; 0: unknown.  May be some ms late. */
 	uint64_t (*cpu_time)(struct recorder_source *source, pid_t thread);

@@ -47,6 +47,12 @@ static uint64_t cpu[THREADS];
 static unsigned reads;
 static void (*after_read)(void); /* what happens right after a position was read */
 static bool alive;
+static uint64_t moment; /* in ns */
+
+static uint64_t tell_time(void)
+{
+	return moment;
+}
 
 static bool update(struct recorder_source *source)
 {
@@ -60,6 +66,7 @@ static enum passive_state read_place(struct recorder_source *source,
 				     struct passive_position *position)
 {
 	const struct place place = places[thread->tls - 1];
+	uint64_t when = moment;
 
 	(void)source;
 	reads++;
@@ -69,6 +76,7 @@ static enum passive_state read_place(struct recorder_source *source,
 		return PASSIVE_TORN;
 	if (!place.attachment)
 		return PASSIVE_IDLE;
+	position->when = when;
 	position->attachment = ATTACHMENT + place.attachment;
 	position->attachment_id = place.attachment;
 	position->count = place.count;
@@ -141,6 +149,7 @@ static struct recorder_source source = {
 	.text = read_text,
 	.begin_look = begin_look,
 	.is_same = is_same,
+	.clock = tell_time,
 	.cpu_time = read_cpu,
 	.engine = "5.0.4",
 };
@@ -152,7 +161,7 @@ static unsigned stops;
 
 static enum passive_state read_stopped(struct recorder_source *of,
 				       const struct process_thread *thread,
-				       struct passive_position *position, struct plan_chain *chain)
+				       struct passive_position *position, uint64_t *held)
 {
 	bool *torn = &places[thread->tls - 1].torn, was_torn = *torn;
 	enum passive_state state;
@@ -161,10 +170,18 @@ static enum passive_state read_stopped(struct recorder_source *of,
 	*torn = false;
 	state = read_place(of, thread, position);
 	*torn = was_torn;
-	chain->held = HELD;
+	*held = HELD;
+	return state;
+}
+
+static void read_plan(struct recorder_source *of, const struct process_thread *thread,
+		      const struct passive_position *position, struct plan_chain *chain)
+{
+	(void)of;
+	(void)thread;
+	(void)position;
 	chain->count = 0;
 	chain->whole = false;
-	return state;
 }
 
 static struct recorder_options options;
@@ -203,6 +220,7 @@ static void set_up(void)
 	reads = 0;
 	after_read = NULL;
 	source.ended = false;
+	source.read_stopped = NULL;
 	source.read_plan = NULL;
 	start();
 }
@@ -376,7 +394,8 @@ START_TEST(stopped)
 
 	recorder_free(recorder);
 	options.plan_rate = 1000000;
-	source.read_plan = read_stopped;
+	source.read_stopped = read_stopped;
+	source.read_plan = read_plan;
 	stops = 0;
 	start();
 	run_block(0, 1, 1, 5);
@@ -450,6 +469,8 @@ END_TEST
  * Statements come and go at the same address, also between the reads of one look: each is in a line of
  * its own, and no other line may be charged to it.
  */
+#define PREPARE 50000 /* what it takes, in ns */
+
 static const char *const texts[] = { "the one in line 1", "the one in line 2", "that in line 3" };
 
 static void replace(void)
@@ -458,6 +479,7 @@ static void replace(void)
 
 	if (rand() % 3)
 		return;
+	moment += PREPARE;
 	statements[0].text = texts[which];
 	run_block(0, 1, places[0].requests[0].id + 1, which + 1);
 }
