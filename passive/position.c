@@ -877,13 +877,11 @@ static enum outcome look_once(struct look *look, struct passive_position *positi
 		return LOOK_CHANGED;
 	if (!tell(look, position))
 		return LOOK_CHANGED;
-	if (look->below != 0 && !add_outer(look, position))
-		return LOOK_CHANGED;
 	if (ahead->lone.request != known(look, look->depth - 1)->request)
 		ahead->lone.request = 0;
 	remember_callers(look);
 	known_chain_arrange(&ahead->chain, look->path, look->depth, NULL, 0);
-	return LOOK_BUSY;
+	return look->below == 0 || add_outer(look, position) ? LOOK_BUSY : LOOK_CHANGED;
 }
 
 enum passive_state passive_read(pid_t process, const struct layout *layout,

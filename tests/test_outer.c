@@ -152,6 +152,31 @@ START_TEST(too_many)
 }
 END_TEST
 
+/* As a statement is prepared within another one: what executes is below. */
+START_TEST(no_request)
+{
+	static int32_t alive = 1;
+	struct process_thread thread = { .tls = address(&tls),
+					 .alive = address(&alive),
+					 .alive_when = 1,
+					 .ahead = passive_ahead_new() };
+
+	contexts[0].request = NULL;
+	ck_assert_int_eq(passive_read(getpid(), &layout, &thread, &position), PASSIVE_BUSY);
+	ck_assert_uint_eq(position.count, 2 * CHAIN);
+	ck_assert_uint_eq(position.attachment, address(&attachment));
+	ck_assert_uint_eq(position.requests[0].line, 300 + CONTEXTS * CHAIN - 1);
+	ck_assert_uint_eq(position.requests[2 * CHAIN - 1].line, 300 + CHAIN);
+	contexts[0].below = NULL;
+	ck_assert_int_eq(passive_read(getpid(), &layout, &thread, &position), PASSIVE_IDLE);
+	ck_assert_uint_eq(position.count, 0);
+	contexts[0].request = &requests[0];
+	ck_assert_int_eq(passive_read(getpid(), &layout, &thread, &position), PASSIVE_BUSY);
+	check_chain(CHAIN);
+	free(thread.ahead);
+}
+END_TEST
+
 START_TEST(unknown)
 {
 	layout.path[LAYOUT_OUTER].type = LAYOUT_ABSENT;
@@ -169,8 +194,8 @@ int main(void)
 {
 	const TTest *const tests[] = { all_contexts,  of_the_same_attachment,
 				       empty_context, changed,
-				       too_many,      unknown,
-				       NULL };
+				       too_many,      no_request,
+				       unknown,	      NULL };
 
 	return run_tests("outer", set_up, NULL, tests);
 }
