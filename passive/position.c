@@ -104,7 +104,7 @@ struct look {
 	int32_t alive;
 	uint64_t way[WAYS][LAYOUT_STEPS];
 	uint64_t below; /* the context below the thread's */
-	uint64_t head, attachment_id;
+	uint64_t head, attachment, attachment_id;
 	unsigned char spans[NEAR + AGAIN][SPAN_SIZE];
 
 	/* Requests that are read together with the head. */
@@ -251,7 +251,7 @@ static bool see(const struct look *look, uint64_t request, const unsigned char *
 
 /* Putting a call together */
 
-_Static_assert(2 * NEAR + AGAIN + 1 <= MEMORY_PIECES &&
+_Static_assert(2 * NEAR + AGAIN + 2 <= MEMORY_PIECES &&
 		       WAYS * LAYOUT_STEPS + LIKELY + 2 <= MEMORY_PIECES,
 	       "all in one call");
 
@@ -444,19 +444,25 @@ static void add_statement_id(struct look *look, uint32_t i)
 	add_value(look, LAYOUT_STATEMENT_ID, known(look, i)->statement, &look->statement_ids[i]);
 }
 
-/* What doesn't change is the last, so that the sights are near to one another. */
+/*
+ * The attachment is read between two sights, as a thread may go on for another one.  What doesn't change is
+ * the last, so that the sights are near to one another.
+ */
 static bool read_near(struct look *look)
 {
+	uint32_t last = look->layout->path[LAYOUT_ATTACHMENT].steps - 1;
 	uint32_t near = look->depth < NEAR ? look->depth : NEAR;
 	uint32_t again = look->depth < AGAIN ? look->depth : AGAIN;
 
 	for (uint32_t i = 0; i < near; i++)
 		add_request(look, known(look, i)->request, look->spans[i]);
+	add(look, look->ahead->way[WAY_ATTACHMENT][last], &look->attachment,
+	    sizeof(look->attachment));
+	add_value(look, LAYOUT_ATTACHMENT_ID, look->ahead->attachment, &look->attachment_id);
 	for (uint32_t i = again; i-- > 0;)
 		add_request(look, known(look, i)->request, look->spans[NEAR + i]);
 	for (uint32_t i = 0; i < near; i++)
 		add_statement_id(look, i);
-	add_value(look, LAYOUT_ATTACHMENT_ID, look->ahead->attachment, &look->attachment_id);
 	look->timed += look->count;
 	if (!read_pieces(look))
 		return false;
@@ -661,13 +667,20 @@ static enum outcome trace(struct look *look)
 	uint32_t depth = look->depth;
 	enum outcome outcome;
 
+	if (look->attachment != look->ahead->attachment)
+		return LOOK_CHANGED;
 	look->depth = 0;
 	outcome = add_sight(look, sight_of_head(look));
 	if (outcome != LOOK_BUSY)
 		return outcome;
 	if (!is_same_run(look, now, later))
 		return trace_short_run(look, depth);
-	/* Where it waits between two rows, or has ended, it has no caller. */
+	/*
+	 * Where it waits between two rows, or has ended, it has no caller.  Nor has the outermost one; whether
+	 * that has ended isn't told, and if there was time for it, the attachment may be another one's.
+	 */
+	if (now->caller == 0 && look->slow)
+		return LOOK_CHANGED;
 	if (now->caller == 0)
 		return is_doubtful(look, known(look, 0), now, false) ?
 			       trace_short_run(look, depth) :
