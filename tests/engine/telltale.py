@@ -106,19 +106,22 @@ def check(seen: Seen, identities: list[Identity]) -> Counter:
     samples: Counter = Counter()
     for count, attachment, frames in seen.positions:
         caller = None
+
+        def context(count=count, attachment=attachment, frames=frames):
+            return f'{frames} of {attachment}, {count} times: { {number: seen.statements[number] for number, _, _ in frames} }'
+
         for depth, (number, line, _) in enumerate(frames):
             what = _tag_of(*seen.statements[number])
             if what is None:
                 caller = None
                 continue
             tag, name = what
-            context = f'{name} line {line} in {frames} of {attachment}, {count} times: {seen.statements}'
-            assert owners.setdefault(attachment, tag) == tag, f'attachment of tag {owners[attachment]}: {context}'
-            assert line in known[tag].lines[name], context
+            assert owners.setdefault(attachment, tag) == tag, f'attachment of tag {owners[attachment]}: {context()}'
+            assert line in known[tag].lines[name], context()
             if depth == 0 and name != 'block':
                 samples['rootless'] += count
             elif caller is not None:
-                assert caller in known[tag].calls.get(name, ()), f'called from {caller}: {context}'
+                assert caller in known[tag].calls.get(name, ()), f'called from {caller}: {context()}'
             if depth == 0:
                 samples[tag] += count
             caller = (name, line)
