@@ -60,15 +60,22 @@ def test_nothing_is_cut_of_no_overhead():
 def test_tables(example):
     rows = [table.rows for table in figures.tables(example)]
     assert rows[0] == [['mode', 'PSQL loop', 'join, no session'],
-                       ['off', '1.00 (0.95–1.05) s', '2.00 (2.00–2.00) s'],
-                       ['preloaded', '–', '1.01 (1.01–1.01)'],
+                       ['off', '1.00 (0.95–1.05) s', '2.00 s'],
+                       ['preloaded', '–', '1.01'],
                        ['stock', '3.00 (2.95–3.25)', '–'],
                        ['sampled', '1.50 (1.45–1.75)', '–'],
-                       ['floor-before-after', '1.25 (1.25–1.25)', '–']]
+                       ['floor-before-after', '1.25', '–']]
     assert rows[1:] == [[['mode', 'PSQL loop'], ['sampled', '1.20']],
                         [['mode', 'PSQL loop'], ['sampled', '0.50']],
                         [['mode', 'PSQL loop'], ['sampled', '75%']],
                         [['mode', 'PSQL loop'], ['sampled', '10%, 105 µs'], ['floor-before-after', '8%']]]
+
+
+def test_tables_by_least_times():
+    found = figures.Figures([*runs_of('1', 'off', 1.0, 0.8, 1.2), *runs_of('1', 'sampled', 1.6, 1.2, 3.0)], figures.least)
+    table = figures.tables(found)[0]
+    assert table.title.endswith(', least times')
+    assert table.rows[1:] == [['off', '0.80 s'], ['sampled', '1.50']]
 
 
 def test_a_table_as_text_and_markdown():
