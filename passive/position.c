@@ -362,7 +362,7 @@ static bool complete_value(const struct look *look, enum layout_fact fact, uint6
 	return is_direct(path) || value_of(look->process, path, object, value);
 }
 
-static uint64_t now_ns(void)
+uint64_t passive_clock(void)
 {
 	struct timespec now;
 
@@ -406,7 +406,7 @@ static enum outcome read_head(struct look *look)
 	add_ways(look);
 	add_head(look);
 	look->timed = look->count;
-	look->began = now_ns();
+	look->began = passive_clock();
 	if (!read_pieces(look)) {
 		known_chain_forget(&ahead->chain);
 		return LOOK_LOST;
@@ -466,7 +466,7 @@ static bool read_near(struct look *look)
 	look->timed += look->count;
 	if (!read_pieces(look))
 		return false;
-	note_time(look, now_ns() - look->began);
+	note_time(look, passive_clock() - look->began);
 	for (uint32_t i = 0; i < near; i++) {
 		if (!see_known(look, i, look->spans[i], &look->first[i]))
 			return false;
@@ -561,11 +561,12 @@ static bool is_doubtful(const struct look *look, struct known_request *request,
 	if (request->kind == KNOWN_ANY)
 		return false;
 	if (lone->request != request->request || lone->id != sight->id)
-		*lone = (struct lone){ request->request, sight->id, now_ns(), sight->line, 0 };
+		*lone = (struct lone){ request->request, sight->id, passive_clock(), sight->line,
+				       0 };
 	lone->moves += calls || lone->line != sight->line;
 	lone->line = sight->line;
 	return lone->moves < LONE_MOVES &&
-	       (request->kind == KNOWN_ROUTINE || now_ns() - lone->since < LONE_TIME);
+	       (request->kind == KNOWN_ROUTINE || passive_clock() - lone->since < LONE_TIME);
 }
 
 /* Is the next request of the path, of which there are `depth`, this one? */
@@ -850,7 +851,7 @@ static bool add_outer(struct look *look, struct passive_position *position)
 	if (!outer_read(look->process, look->layout, look->thread->tls, look->way[WAY_REQUEST][0],
 			look->below, position))
 		return false;
-	if (now_ns() - look->began < PASSIVE_PROMPT)
+	if (passive_clock() - look->began < PASSIVE_PROMPT)
 		return true;
 	if (read_head(look) != LOOK_BUSY || look->head != head)
 		return false;

@@ -24,6 +24,9 @@ struct passive_request {
 /* In ns: to prepare the shortest statement takes more than twice as long, so none took another one's place. */
 #define PASSIVE_PROMPT 20000
 
+/* ns of CLOCK_MONOTONIC, by which positions tell when they were read. */
+uint64_t passive_clock(void);
+
 struct passive_position {
 	uint64_t when;	     /* ns of CLOCK_MONOTONIC: it was so then, or later */
 	uint64_t attachment; /* address */

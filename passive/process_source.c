@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Another process's thread has no clock that we may read, but a file that tells what it has used. */
@@ -212,14 +211,6 @@ static bool is_idle(const struct head *head)
 
 /* ---- The rest is passed on ---- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static bool update(struct recorder_source *interface)
 {
 	struct process_source *source = self(interface);
@@ -240,7 +231,6 @@ static enum passive_state read_position(struct recorder_source *interface,
 					struct passive_position *position)
 {
 	struct process_source *source = self(interface);
-
 	struct head *head = source->has_heads ? &source->heads[thread - interface->threads] : NULL;
 	enum passive_state state;
 
@@ -401,7 +391,7 @@ struct process_source *process_source_new(struct process *process, const struct 
 						   .text = read_text,
 						   .begin_look = begin_look,
 						   .is_same = is_same,
-						   .clock = now_ns,
+						   .clock = passive_clock,
 						   .cpu_time = cpu_time,
 						   .engine = layout->engine };
 	source->process = process;
