@@ -35,11 +35,15 @@ clock_function *clock_real = clock_by_system_call;
  * some 100 the first time, and much longer if the thread is interrupted between them.  If nothing
  * else can come between two reads, or most likely it is a pair, there is time for that.  If the
  * thread's last attachment has had its pair, the other reads are most likely those of a statement
- * without events, as INSERT, which takes 700 ns and more.
+ * without events, as INSERT, which takes 700 ns and more.  Under a sanitizer everything takes longer.
  */
-#define PAIR_APART_SURELY   10000000
-#define PAIR_APART_LIKELY   10000
+#define PAIR_APART_SURELY 10000000
+#define PAIR_APART_LIKELY 10000
+#ifdef __SANITIZE_THREAD__
+#define PAIR_APART_UNLIKELY PAIR_APART_LIKELY
+#else
 #define PAIR_APART_UNLIKELY 600
+#endif
 
 /* Reads look closer for so long before a pair is due: more than the clock moves on at once. */
 #define PAIR_WATCH NS_PER_SECOND
