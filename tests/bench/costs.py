@@ -108,6 +108,12 @@ def counts(log: Path, session: str, detailed: bool) -> list[int]:
             finishes * detailed, cells * detailed]
 
 
+def longest_seconds(statements: list[dict[str, str]], requests: list[dict[str, str]]) -> float:
+    """Of the statements that are no routine's, the one that took longest: that is it."""
+    top = {row["statement_id"] for row in statements if not row["routine_name"]}
+    return max(number(row["total_elapsed_time"]) for row in requests if row["statement_id"] in top) / 1e9
+
+
 def measure(mode: str, workload: str, detailed: bool, rounds: int) -> tuple[list[int], float, float]:
     """The numbers of events, what they cost in all, in ns, and the unit, in ns."""
     with tempfile.TemporaryDirectory() as directory:
@@ -124,7 +130,7 @@ def measure(mode: str, workload: str, detailed: bool, rounds: int) -> tuple[list
         unit = min(number(session["line_cost_ps"]) * 1.024 / unit_scale for session in sessions[rounds:])
         took = profiled
         if mode == "MEASURED":
-            took = [1e9 * protocol.longest_seconds(*(table(name, log, session["profile_id"])
+            took = [1e9 * longest_seconds(*(table(name, log, session["profile_id"])
                                                      for name in ("statements", "requests")))
                     for session in sessions[:rounds]]
         return counts(log, sessions[0]["profile_id"], detailed), min(took) - min(off), unit

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import statistics
-from typing import Callable, Iterable, TextIO
+from typing import Iterable, TextIO
 
-from protocol import MODES, TESTS, Run
+from protocol import MODES, TESTS, Piece, Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,9 +19,13 @@ class Spread:
     high: float
 
     @classmethod
+    def none(cls, value: float) -> Spread:
+        return cls(value, value, value)
+
+    @classmethod
     def of(cls, values: list[float]) -> Spread:
         if len(values) == 1:
-            return cls(values[0], values[0], values[0])
+            return cls.none(values[0])
         return cls(*statistics.quantiles(values, n=4, method="inclusive"))
 
     def __truediv__(self, divisor: float) -> Spread:
@@ -31,16 +35,10 @@ class Spread:
         return f"{self.median:.2f}" + (f" ({self.low:.2f}–{self.high:.2f})" if self.low < self.high else "")
 
 
-def least(values: list[float]) -> Spread:
-    """What others do on a machine only adds to a time: where they do much the least time varies less than the median."""
-    return Spread(min(values), min(values), min(values))
-
-
 class Figures:
-    """What runs come to, their times by `summary`. Where a mode was not run in a test, the answer is None."""
+    """What runs come to. Where a mode was not run in a test, the answer is None."""
 
-    def __init__(self, runs: Iterable[Run], summary: Callable[[list[float]], Spread] = Spread.of):
-        self.summary = summary
+    def __init__(self, runs: Iterable[Run]):
         self.groups: dict[tuple[str, str], list[Run]] = {}
         for run in runs:
             self.groups.setdefault((run.test, run.mode), []).append(run)
@@ -50,7 +48,7 @@ class Figures:
 
     def seconds(self, test: str, mode: str) -> Spread | None:
         runs = self.groups.get((test, mode))
-        return self.summary([run.seconds for run in runs]) if runs else None
+        return Spread.of([run.seconds for run in runs]) if runs else None
 
     def ratio(self, test: str, mode: str) -> Spread | None:
         """Times with the mode over the time without."""
@@ -91,6 +89,25 @@ class Figures:
         return Spread.of(shares) if shares else None
 
 
+class Calm(Figures):
+    """The times of the parts that were disturbed least: what others do on a machine can only add to a time."""
+
+    def fastest(self, test: str, mode: str) -> list[Piece]:
+        """A tenth of them: so many that one that is odd doesn't matter."""
+        pieces = [piece for run in self.groups.get((test, mode), []) for piece in run.pieces()]
+        pieces.sort(key=lambda piece: piece.seconds)
+        return pieces[:max(len(pieces) // 10, 1)]
+
+    def seconds(self, test: str, mode: str) -> Spread | None:
+        pieces = self.fastest(test, mode)
+        return Spread.none(statistics.median(piece.seconds for piece in pieces)) if pieces else None
+
+    def truth(self, test: str, mode: str) -> Spread | None:
+        off = self.seconds(test, "off")
+        told = [piece.reported for piece in self.fastest(test, mode) if piece.reported is not None]
+        return Spread.none(statistics.median(told) / off.median) if told and off and off.median else None
+
+
 # Tables -------------------------------------------------------------------------------------------
 
 @dataclasses.dataclass
@@ -115,8 +132,8 @@ def formatted(value, form: str) -> str:
 
 
 def tables(figures: Figures) -> list[Table]:
-    by_least = figures.summary is least
-    of = ", least times" if by_least else ""
+    calm = isinstance(figures, Calm)
+    of = ", undisturbed" if calm else ""
     profiled = [test for test in figures.tests if TESTS[test].sessions]
     ours = [mode for mode in figures.modes if MODES[mode].floor]
 
@@ -143,13 +160,12 @@ def tables(figures: Figures) -> list[Table]:
               lambda test, mode: formatted(figures.over(test, mode, MODES[mode].stock), "{:.2f}")),
         table("Event overhead cut against the stock profiler" + of, profiled, ours,
               lambda test, mode: formatted(figures.cut(test, mode), "{:.0%}")),
+        table("Time that the profiler reports for the statement over the time of off: 1 is the truth" + of, profiled,
+              figures.modes, lambda test, mode: formatted(figures.truth(test, mode), "{}")),
     ]
-    if not by_least:
-        found += [
-            table("Time that the profiler reports for the statement over the time of off: 1 is the truth", profiled,
-                  figures.modes, lambda test, mode: formatted(figures.truth(test, mode), "{}")),
-            table("The sampler's share of a CPU, and the mean interval that it reached", profiled, figures.modes, sampler),
-        ]
+    if not calm:
+        found.append(table("The sampler's share of a CPU, and the mean interval that it reached", profiled,
+                           figures.modes, sampler))
     return [table for table in found if len(table.rows) > 1 and len(table.rows[0]) > 1]
 
 
@@ -163,13 +179,22 @@ def csv_header(file: TextIO) -> None:
 
 
 def csv_row(file: TextIO, run: Run) -> None:
-    csv.writer(file).writerow("" if value is None else value for value in dataclasses.astuple(run))
+    def cell(value) -> str:
+        if isinstance(value, tuple):
+            return " ".join(map(str, value))
+        return "" if value is None else str(value)
+
+    csv.writer(file).writerow(map(cell, dataclasses.astuple(run)))
 
 
 def read_csv(file: TextIO) -> list[Run]:
     def number(text: str) -> float | None:
         return float(text) if text else None
 
+    def numbers(text: str) -> tuple[float, ...]:
+        return tuple(map(float, text.split()))
+
     return [Run(row["test"], row["mode"], int(row["run"]), float(row["seconds"]), number(row["waited"]),
                 number(row["sampler_seconds"]), number(row["interval_us"]),
-                number(row.get("reported", ""))) for row in csv.DictReader(file)]
+                number(row.get("reported", "")), numbers(row.get("parts", "")), numbers(row.get("reported_parts", "")))
+            for row in csv.DictReader(file)]

@@ -3,6 +3,9 @@
 A run is a fresh isql process on a fresh copy of a database. A session is started before the timed statement and
 finished after it; neither is timed. The time is isql's own ("set stats on"). In passive modes there is no session, but
 some time before the statement, in which the recorder finds out what the engine is.
+
+A statement can be timed in parts: as several that do the same, each a part of the work. Where others use the machine
+now and then, some of the parts are undisturbed when no whole statement is.
 """
 
 from __future__ import annotations
@@ -31,6 +34,17 @@ class Test:
     statement: str
     setup: str = ""
     sessions: bool = True  # False: shows what the preload costs where nobody profiles
+    count: int = 0         # how often it does what it does: the number in it that a part has less of. 0: has no parts
+    part: str = ""         # {count} times the same, if another number won't do
+
+    def timed(self, parts: int) -> list[str]:
+        """The statements. Each says which one it is: the engine and its profilers know a statement by its text."""
+        part = self.part or self.statement.replace(str(self.count), "{count}")
+        if parts == 1 or not self.count:
+            texts = [self.statement]
+        else:
+            texts = [part.replace("{count}", str(max(self.count // parts, 1)))] * parts
+        return [re.sub(r"^\w+", rf"\g<0> /* part {number} */", text) for number, text in enumerate(texts, 1)]
 
 
 def demo_block(client: str) -> str:
@@ -46,26 +60,30 @@ SHOP = ("set term ;^\n" + (REPO / "demo/shop.sql").read_text(encoding="utf-8")
 
 TESTS = {
     "1": Test("PSQL loop",
-              "execute block as declare i integer = 0; begin while (i < 10000000) do i = i + 1; end"),
+              "execute block as declare i integer = 0; begin while (i < 10000000) do i = i + 1; end",
+              count=10000000),
     "2": Test("SELECT",
               "select count(*) from (select 1 x from rdb$types a cross join rdb$types b"
-              " cross join rdb$types c rows 3000000)"),
+              " cross join rdb$types c rows 3000000)", count=3000000),
     "3": Test("procedure calls",
               "execute block as declare i integer = 0; begin while (i < 1000000) do begin"
               " execute procedure p_nop; i = i + 1; end end",
-              setup="create procedure p_nop as begin end^"),
+              setup="create procedure p_nop as begin end^", count=1000000),
     "4": Test("PSQL cursor",
               "execute block as declare i integer = 0; declare x integer; begin for select 1 from rdb$types a"
-              " cross join rdb$types b cross join rdb$types c rows 3000000 into x do i = i + 1; end"),
+              " cross join rdb$types b cross join rdb$types c rows 3000000 into x do i = i + 1; end",
+              count=3000000),
     "5": Test("join, no session",
               "select mod(t1.v, 100), count(*) from t1 join t2 on t2.id = t1.id group by 1",
               setup="create table t1 (id integer not null primary key, v integer)^"
               "create table t2 (id integer not null primary key, v integer)^commit^"
               "execute block as declare i integer = 0; begin while (i < 1000000) do begin i = i + 1;"
               " insert into t1 values (:i, :i); insert into t2 values (:i, :i); end end^commit^",
-              sessions=False),
-    "6": Test("demo: catalogue", demo_block("catalogue"), setup=SHOP),
-    "7": Test("demo: slow movers", demo_block("manager"), setup=SHOP),
+              sessions=False, count=1000000,
+              part="select mod(t1.v, 100), count(*) from t1 join t2 on t2.id = t1.id where t1.id <= {count} group by 1"),
+    "6": Test("demo: catalogue", demo_block("catalogue"), setup=SHOP, count=26),
+    "7": Test("demo: slow movers", demo_block("manager"), setup=SHOP, count=165,
+              part=demo_block("manager").replace("286", "121 + {count}")),
 }
 
 
@@ -120,6 +138,14 @@ THREADS = ("shell grep . $(for pid in $PPID $(cat recorder.pid 2>/dev/null); do"
 
 
 @dataclasses.dataclass
+class Piece:
+    """One part: what the statement took if all of it took as long."""
+
+    seconds: float
+    reported: float | None
+
+
+@dataclasses.dataclass
 class Run:
     test: str
     mode: str
@@ -129,20 +155,30 @@ class Run:
     sampler_seconds: float | None = None  # CPU time of the thread that samples
     interval_us: float | None = None      # how far apart its samples were, on average
     reported: float | None = None         # seconds that the profiler says the statement took
+    parts: tuple[float, ...] = ()         # seconds of each part, if there are several
+    reported_parts: tuple[float, ...] = ()
+
+    def pieces(self) -> list[Piece]:
+        if not self.parts:
+            return [Piece(self.seconds, self.reported)]
+        reported = self.reported_parts or (None,) * len(self.parts)
+        return [Piece(seconds * len(self.parts), told if told is None else told * len(self.parts))
+                for seconds, told in zip(self.parts, reported, strict=True)]
 
 
-# What the stock profiler says the statement took, in ns. It has no time of a request, so that of its lines, or of the
+# What the stock profiler says each part took, in ns. It has no time of a request, so that of its lines, or of the
 # record source that is the root of its plan, whichever is more.
 STOCK_TIME = """
-select cast(max(ns) as bigint) "reported" from (
-  select statement_id, sum(total_elapsed_time) ns from plg$prof_psql_stats group by profile_id, statement_id, request_id
+select cast(max(times.ns) as bigint) "reported" from (
+  select statement_id, sum(total_elapsed_time) from plg$prof_psql_stats group by profile_id, statement_id, request_id
   union all
   select s.statement_id, s.open_total_elapsed_time + s.fetch_total_elapsed_time
   from plg$prof_record_source_stats s
   join plg$prof_record_sources r using (profile_id, statement_id, cursor_id, record_source_id)
-  where r.parent_record_source_id is null)
-join plg$prof_statements using (statement_id)
-where routine_name is null^
+  where r.parent_record_source_id is null) times (statement_id, ns)
+join plg$prof_statements s on s.statement_id = times.statement_id
+where s.routine_name is null and s.sql_text like '%/* part %'
+group by times.statement_id order by times.statement_id^
 """
 
 
@@ -213,8 +249,9 @@ def build_floor(directory: Path) -> Path:
 class Bench:
     """Runs in a scratch directory."""
 
-    def __init__(self, work: Path):
+    def __init__(self, work: Path, parts: int = 1):
         self.work = work
+        self.parts = parts
         self.libraries = {"fbprof": LIBRARY, "floor": build_floor(work)}
         self.isql(f"create database '{work / 'empty.fdb'}';")
 
@@ -222,7 +259,7 @@ class Bench:
         """Runs a script under a mode's library, or recorded from outside, and returns all that it prints."""
         return run_isql(script, self.work, self.libraries.get(mode.preload), mode.environment, mode.outside)
 
-    def script(self, database: Path, statement: str, mode: Mode) -> str:
+    def script(self, database: Path, statements: list[str], mode: Mode) -> str:
         start, finish = "", ""
         if mode.profiles:
             start = ("select rdb$profiler.start_session('bench', null, null, null, '" + mode.options
@@ -232,15 +269,15 @@ class Bench:
             start = f"shell sleep 1^\n{THREADS}"
         if mode.fills_tables:
             finish += "commit^\nset list on^" + STOCK_TIME
-        return (f"connect '{database}';\nset term ^;\n{start}set stats on^\n{statement}^\nset stats off^\n"
-                f"{THREADS}{finish}")
+        timed = "".join(f"{statement}^\n" for statement in statements)
+        return f"connect '{database}';\nset term ^;\n{start}set stats on^\n{timed}set stats off^\n{THREADS}{finish}"
 
     def refusal(self, mode: Mode) -> str:
         """What the engine says if such a session can't be started."""
         try:
             if mode.passive:
                 self.calibrate()
-            self.isql(self.script(self.work / "empty.fdb", "select 1 from rdb$database", mode), mode)
+            self.isql(self.script(self.work / "empty.fdb", ["select 1 from rdb$database"], mode), mode)
         except Failed as failed:
             return str(failed)
         finally:
@@ -265,15 +302,17 @@ class Bench:
         mode = MODES[mode_name]
         database = self.work / "run.fdb"
         shutil.copyfile(self.work / f"template{name}.fdb", database)
-        output = self.isql(self.script(database, TESTS[name].statement, mode), mode)
-        interval, reported = None, stock_seconds(output)
+        output = self.isql(self.script(database, TESTS[name].timed(self.parts), mode), mode)
+        interval, seconds, reported = None, elapsed_seconds(output), stock_seconds(output)
         if logs := list(self.work.glob("log/*.fbprof")):
             interval = mean_interval_us(dump("--info", *logs))
-            reported = longest_seconds(table("statements", *logs), table("requests", *logs))
+            reported = reported_seconds(table("statements", *logs), table("requests", *logs))
         database.unlink()
         shutil.rmtree(self.work / "log", ignore_errors=True)
-        return Run(name, mode_name, number, elapsed_seconds(output), waited(output), sampler_seconds(output), interval,
-                   reported)
+        several = len(seconds) > 1
+        return Run(name, mode_name, number, sum(seconds), waited(output), sampler_seconds(output), interval,
+                   sum(reported) if reported else None, tuple(seconds) if several else (),
+                   tuple(reported) if several and len(reported) == len(seconds) else ())
 
 
 # What the programs print --------------------------------------------------------------------------
@@ -284,20 +323,23 @@ def failure(output: str) -> str:
     return (found.group(1) if found else output).strip()
 
 
-def elapsed_seconds(output: str) -> float:
-    return float(re.search(r"Elapsed time\s*=\s*([0-9.]+)", output).group(1))
+def elapsed_seconds(output: str) -> list[float]:
+    return [float(seconds) for seconds in re.findall(r"^Elapsed time\s*=\s*([0-9.]+)", output, re.MULTILINE)]
 
 
-def stock_seconds(output: str) -> float | None:
-    found = re.search(r"^reported +(\d+)", output, re.MULTILINE)
-    return int(found.group(1)) / 1e9 if found else None
+def stock_seconds(output: str) -> list[float]:
+    return [int(ns) / 1e9 for ns in re.findall(r"^reported +(\d+)", output, re.MULTILINE)]
 
 
-def longest_seconds(statements: list[dict[str, str]], requests: list[dict[str, str]]) -> float | None:
-    """Of the statements that are no routine's, the one that took longest: that is it."""
-    top = {row["statement_id"] for row in statements if not row["routine_name"]}
-    times = [int(row["total_elapsed_time"] or 0) for row in requests if row["statement_id"] in top]
-    return max(times) / 1e9 if times else None
+def reported_seconds(statements: list[dict[str, str]], requests: list[dict[str, str]]) -> list[float]:
+    """Of each part, of those that are known."""
+    numbers = {row["statement_id"]: int(part[1]) for row in statements
+               if (part := re.search(r"/\* part (\d+) \*/", row["sql_text"] or "")) and not row["routine_name"]}
+    times: dict[int, int] = {}
+    for row in requests:
+        if number := numbers.get(row["statement_id"]):
+            times[number] = times.get(number, 0) + int(row["total_elapsed_time"] or 0)
+    return [times[number] / 1e9 for number in sorted(times)]
 
 
 def times_of(output: str, thread: str) -> list[int]:

@@ -71,11 +71,37 @@ def test_tables(example):
                         [['mode', 'PSQL loop'], ['sampled', '10%, 105 µs'], ['floor-before-after', '8%']]]
 
 
-def test_tables_by_least_times():
-    found = figures.Figures([*runs_of('1', 'off', 1.0, 0.8, 1.2), *runs_of('1', 'sampled', 1.6, 1.2, 3.0)], figures.least)
+def parts_of(mode: str, *parts: float, reported: tuple[float, ...] = ()) -> protocol.Run:
+    return protocol.Run('1', mode, 1, sum(parts), parts=parts, reported=sum(reported) or None, reported_parts=reported)
+
+
+def test_undisturbed_is_the_fastest_tenth_of_all_parts():
+    off = parts_of('off', *[0.1, 0.101, 0.099, *[0.2] * 27])
+    sampled = parts_of('sampled', 0.3, 0.15, 0.4, reported=(0.2, 0.11, 0.3))
+    calm, all_of = figures.Calm([off, sampled]), figures.Figures([off, sampled])
+    assert calm.seconds('1', 'off').median == pytest.approx(3.0)
+    assert calm.ratio('1', 'sampled').median == pytest.approx(0.15)
+    assert calm.truth('1', 'sampled').median == pytest.approx(0.11)
+    assert all_of.seconds('1', 'off').median == pytest.approx(5.7)
+    assert all_of.truth('1', 'sampled').median == pytest.approx(0.61 / 5.7)
+    assert calm.truth('1', 'off') is None and calm.seconds('1', 'stock') is None
+
+
+def test_tables_of_the_undisturbed():
+    found = figures.Calm([*runs_of('1', 'off', 1.0, 0.8, 1.2), *runs_of('1', 'sampled', 1.6, 1.2, 3.0)])
     table = figures.tables(found)[0]
-    assert table.title.endswith(', least times')
+    assert table.title.endswith(', undisturbed')
     assert table.rows[1:] == [['off', '0.80 s'], ['sampled', '1.50']]
+
+
+@pytest.mark.parametrize('name', protocol.TESTS)
+def test_parts_do_the_work_together(name):
+    test = protocol.TESTS[name]
+    whole, = test.timed(1)
+    assert whole.replace(' /* part 1 */', '', 1) == test.statement
+    parts = test.timed(5)
+    assert len(set(parts)) == 5 and all(f'/* part {number} */' in part for number, part in enumerate(parts, 1))
+    assert str(test.count // 5) in parts[0] and '{' not in parts[0]
 
 
 def test_a_table_as_text_and_markdown():
@@ -85,12 +111,13 @@ def test_a_table_as_text_and_markdown():
 
 
 def test_runs_survive_csv():
+    runs = [*RUNS, parts_of('stock', 0.5, 0.25, reported=(0.1, 0.2))]
     file = io.StringIO(newline='')
     figures.csv_header(file)
-    for run in RUNS:
+    for run in runs:
         figures.csv_row(file, run)
     file.seek(0)
-    assert figures.read_csv(file) == RUNS
+    assert figures.read_csv(file) == runs
 
 
 @pytest.mark.parametrize('runs', [RUNS, RUNS[:3], []], ids=['all', 'off alone', 'none'])
@@ -135,6 +162,17 @@ def test_what_isql_and_the_tools_print():
     info = '  interval     100.0 µs asked for, 0.3 ms reached: 1.0 s in 3333 wake-ups, 3000 of them late to spare the CPU\n'
     assert protocol.mean_interval_us(info) == pytest.approx(300)
     assert protocol.mean_interval_us('  mode         measured\n') is None
+    assert protocol.elapsed_seconds('Elapsed time = 0.061 sec\nElapsed time= 1.5 sec\n') == [0.061, 1.5]
+    assert protocol.stock_seconds('reported   1500000000\nreported 2\n') == [1.5, 2e-9]
+
+
+def test_what_a_log_says_of_parts():
+    statements = [{'statement_id': number, 'sql_text': text, 'routine_name': routine} for number, text, routine in (
+        ('1', 'select /* part 2 */ 1', ''), ('2', 'select /* part 1 */ 1', ''), ('3', 'select 1', ''), ('4', '', 'P'))]
+    requests = [{'statement_id': number, 'total_elapsed_time': time} for number, time in (
+        ('1', '1000000000'), ('1', '500000000'), ('2', '250000000'), ('3', '9'), ('4', '9'))]
+    assert protocol.reported_seconds(statements, requests) == [0.25, 1.5]
+    assert not protocol.reported_seconds([], [])
 
 
 # With a real engine -------------------------------------------------------------------------------
@@ -169,7 +207,7 @@ def test_the_floor_gets_its_events(events, scratch, root, database):
 def small(monkeypatch, scratch, profiler) -> protocol.Bench:
     """A bench with a test that takes next to no time."""
     monkeypatch.setitem(protocol.TESTS, '1', protocol.Test(
-        'short', 'execute block as declare i integer = 0; begin while (i < 200000) do i = i + 1; end'))
+        'short', 'execute block as declare i integer = 0; begin while (i < 200000) do i = i + 1; end', count=200000))
     ours = protocol.Bench(scratch)
     ours.prepare('1')
     return ours
@@ -181,6 +219,16 @@ def test_a_run_tells_all_that_is_asked(small):
     assert off.seconds > 0 and off.sampler_seconds is None and off.interval_us is None
     assert sampled.seconds > 0 and sampled.sampler_seconds > 0 and sampled.interval_us > 50
     assert floor.seconds > 0 and floor.sampler_seconds > 0 and floor.interval_us is None
+
+
+@pytest.mark.parametrize('mode', ['stock', 'sampled', 'passive-outside'])
+def test_a_run_in_parts(small, mode):
+    assert bench.available(small, [mode], named=True) == [mode]
+    small.parts = 2
+    run = small.measure('1', mode, 1)
+    assert len(run.parts) == len(run.reported_parts) == 2
+    assert run.seconds == pytest.approx(sum(run.parts)) and run.reported == pytest.approx(sum(run.reported_parts))
+    assert all(piece.reported > 0 for piece in run.pieces())
 
 
 @pytest.mark.parametrize('mode', ['passive', 'passive-plans', 'passive-outside'])
