@@ -137,7 +137,7 @@ void event_cost_init(struct frame_stack *stack, enum log_mode mode, bool detaile
 }
 
 /*
- * The first measurement warms up the caches, so the shortest of a few counts, for an eighth of all; if
+ * The first measurement warms up the caches, so the shortest of a few counts, for a quarter of all; if
  * it is far off, the thread was interrupted.
  */
 void event_cost_update(struct frame_stack *stack, int64_t now)
@@ -151,14 +151,14 @@ void event_cost_update(struct frame_stack *stack, int64_t now)
 			unit = other;
 	}
 	if (stack->cost_updated && unit < 3 * stack->cost_unit) {
-		stack->cost_unit = (7 * stack->cost_unit + unit) / 8;
+		stack->cost_unit = (3 * stack->cost_unit + unit) / 4;
 		set_costs(stack);
 	}
 	if (stack->cost_updated && stack->cost_mode == LOG_MODE_MEASURED) {
 		int64_t read_cost = clock_read_cost();
 
 		if (read_cost < 3 * stack->read_cost)
-			stack->read_cost = (7 * stack->read_cost + read_cost + 4) / 8;
+			stack->read_cost = (3 * stack->read_cost + read_cost + 2) / 4;
 	}
 	stack->cost_updated = now;
 }

@@ -658,7 +658,7 @@ START_TEST(measured_clock_without_cost)
 }
 END_TEST
 
-/* A measuring clock looks for what may have changed every 100 ms, and long before a pair is due. */
+/* A measuring clock looks for what may have changed from time to time, and long before a pair is due. */
 static void watch_at_once(int64_t next_pair)
 {
 	clock_watch(stack, next_pair);
