@@ -43,7 +43,7 @@ struct frame_stack *frame_stack_new(void)
 	stack->read_cost = 0;
 	memset(stack->own_work, 0, sizeof(stack->own_work));
 	stack->own_work_due = 0;
-	stack->cost_unit = 0;
+	memset(stack->cost_unit, 0, sizeof(stack->cost_unit));
 	stack->cost_mode = 0;
 	stack->cost_detailed = false;
 	stack->function_cost = stack->cell_cost = 0;

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What costs more of itself, beyond the kinds of events that the log knows. */
 enum {
@@ -24,7 +25,7 @@ enum {
 static const int32_t costs[][COSTS] = {
 	/* clang-format off */
 	/*                      line   open  fetch  request    row  function  detailed  cell */
-	[LOG_MODE_SAMPLED]  = { 2460,  2180,  3040, 31500, 11050,    33000,    15000, 2800 },
+	[LOG_MODE_SAMPLED]  = { 2680,  2380,  3300, 31100, 12050,    33000,    15000, 2800 },
 	[LOG_MODE_COARSE]   = { 1850,   530,  1950, 31300,  9800,    31500,    17000, 4500 },
 	[LOG_MODE_MEASURED] = { -1120, -2100, -850, 16000, 3800,    14000,     2400, 1650 },
 	/* clang-format on */
@@ -85,6 +86,18 @@ static int64_t cost_of(const struct frame_stack *stack, unsigned kind, uint64_t 
 	return costs[stack->cost_mode][kind] * (int64_t)unit / 1024;
 }
 
+/* What disturbs a single measurement makes it longer; what slows down the machine, all of them. */
+static uint64_t recent_unit(const struct frame_stack *stack)
+{
+	uint64_t unit = stack->cost_unit[0];
+
+	for (unsigned i = 1; i < COST_UNITS; i++) {
+		if (stack->cost_unit[i] < unit)
+			unit = stack->cost_unit[i];
+	}
+	return unit;
+}
+
 /*
  * A core that is shared with another thread, of this machine or of another guest's, slows down the
  * engine twice as much as it does our piece of work, which needs nothing but the nearest caches: by
@@ -93,7 +106,7 @@ static int64_t cost_of(const struct frame_stack *stack, unsigned kind, uint64_t 
  */
 static void set_costs(struct frame_stack *stack)
 {
-	uint64_t unit = stack->cost_unit;
+	uint64_t unit = recent_unit(stack);
 	uint64_t least = atomic_load_explicit(&least_unit, memory_order_relaxed);
 
 	if (!least || unit < least)
@@ -123,7 +136,8 @@ void event_cost_init(struct frame_stack *stack, enum log_mode mode, bool detaile
 	for (unsigned i = 0; i < BATCHES_AT_START; i++)
 		batches[i] = measure();
 	qsort(batches, BATCHES_AT_START, sizeof(*batches), compare);
-	stack->cost_unit = batches[BATCHES_AT_START / 4];
+	for (unsigned i = 0; i < COST_UNITS; i++)
+		stack->cost_unit[i] = batches[BATCHES_AT_START / 4];
 	stack->cost_updated = 0;
 	stack->cost_mode = (uint32_t)mode;
 	stack->cost_detailed = detailed;
@@ -136,10 +150,7 @@ void event_cost_init(struct frame_stack *stack, enum log_mode mode, bool detaile
 	set_costs(stack);
 }
 
-/*
- * The first measurement warms up the caches, so the shortest of a few counts, for a quarter of all; if
- * it is far off, the thread was interrupted.
- */
+/* The first measurement warms up the caches, so the shortest of a few counts. */
 void event_cost_update(struct frame_stack *stack, int64_t now)
 {
 	uint64_t unit = measure();
@@ -150,8 +161,10 @@ void event_cost_update(struct frame_stack *stack, int64_t now)
 		if (other < unit)
 			unit = other;
 	}
-	if (stack->cost_updated && unit < 3 * stack->cost_unit) {
-		stack->cost_unit = (3 * stack->cost_unit + unit) / 4;
+	if (stack->cost_updated) {
+		memmove(&stack->cost_unit[1], stack->cost_unit,
+			sizeof(stack->cost_unit) - sizeof(stack->cost_unit[0]));
+		stack->cost_unit[0] = unit;
 		set_costs(stack);
 	}
 	if (stack->cost_updated && stack->cost_mode == LOG_MODE_MEASURED) {
