@@ -127,7 +127,7 @@ struct frame_stack {
 	uint32_t bare_depth;   /* depth with only the outermost request on the stack; 0: unknown */
 	uint32_t pairs_missed; /* this and the next four: see clock.h */
 	int64_t event_cost[5]; /* by enum log_event, in units of COST_PER_NS_SHIFT; this and the */
-	uint64_t cost_unit[COST_UNITS]; /* next two: see shim/event_cost.h */
+	uint64_t cost_unit[COST_UNITS]; /* next three: see shim/event_cost.h */
 	int64_t cost_updated;
 	int64_t read_cost;   /* ns; measured mode: of a read of the clock */
 	int64_t own_work[5]; /* by enum log_event; this and the next one: see clock_exclude() */

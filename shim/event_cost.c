@@ -20,7 +20,8 @@ enum {
 /*
  * In 1/1024 of the unit, by mode and kind of event.  Measured by tests/bench/costs.py on the official
  * 5.0.4 for x86-64: the difference between profiled and unprofiled statements, in one process and in
- * turn, over the number of events.
+ * turn, over the number of events.  Of sampled mode the first five have been scaled since, so that the
+ * times of undisturbed parts in `./run bench --parts 8` are true.
  */
 static const int32_t costs[][COSTS] = {
 	/* clang-format off */

@@ -136,7 +136,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="runs of each test in each mode (default %(default)s)")
     parser.add_argument("--parts", type=int, default=1, metavar="N",
                         help="time each statement as N that do a part of the work each, so that some are undisturbed"
-                             " on a machine that others use, too (default %(default)s; 20 is right for that)")
+                             " on a machine that others use, too (default %(default)s; 8 is right for that)")
     parser.add_argument("--tests", type=words(TESTS), default=list(TESTS), metavar="LIST",
                         help="comma-separated: " + ", ".join(f"{name} ({test.title})" for name, test in TESTS.items()))
     parser.add_argument("--modes", type=words(MODES), metavar="LIST",

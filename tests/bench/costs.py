@@ -131,7 +131,7 @@ def measure(mode: str, workload: str, detailed: bool, rounds: int) -> tuple[list
         took = profiled
         if mode == "MEASURED":
             took = [1e9 * longest_seconds(*(table(name, log, session["profile_id"])
-                                                     for name in ("statements", "requests")))
+                                            for name in ("statements", "requests")))
                     for session in sessions[:rounds]]
         return counts(log, sessions[0]["profile_id"], detailed), min(took) - min(off), unit
 

@@ -19,13 +19,13 @@ class Spread:
     high: float
 
     @classmethod
-    def none(cls, value: float) -> Spread:
+    def single(cls, value: float) -> Spread:
         return cls(value, value, value)
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
         if len(values) == 1:
-            return cls.none(values[0])
+            return cls.single(values[0])
         return cls(*statistics.quantiles(values, n=4, method="inclusive"))
 
     def __truediv__(self, divisor: float) -> Spread:
@@ -100,12 +100,12 @@ class Calm(Figures):
 
     def seconds(self, test: str, mode: str) -> Spread | None:
         pieces = self.fastest(test, mode)
-        return Spread.none(statistics.median(piece.seconds for piece in pieces)) if pieces else None
+        return Spread.single(statistics.median(piece.seconds for piece in pieces)) if pieces else None
 
     def truth(self, test: str, mode: str) -> Spread | None:
         off = self.seconds(test, "off")
         told = [piece.reported for piece in self.fastest(test, mode) if piece.reported is not None]
-        return Spread.none(statistics.median(told) / off.median) if told and off and off.median else None
+        return Spread.single(statistics.median(told) / off.median) if told and off and off.median else None
 
 
 # Tables -------------------------------------------------------------------------------------------
