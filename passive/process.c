@@ -385,22 +385,14 @@ struct process *process_open(pid_t pid, char error[PROCESS_ERROR_SIZE])
 	return process_await(pid, 0, error);
 }
 
-static int64_t milliseconds_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 struct process *process_await(pid_t pid, unsigned milliseconds, char error[PROCESS_ERROR_SIZE])
 {
 	const struct timespec interval = { .tv_nsec = LOOK_INTERVAL_NS };
-	int64_t deadline = milliseconds_now() + milliseconds;
+	uint64_t deadline = passive_clock() + milliseconds * (uint64_t)1000000;
 	struct process *process;
 	int saved = errno;
 
-	while (try_open(pid, &process, error) == NOT_YET && milliseconds_now() < deadline)
+	while (try_open(pid, &process, error) == NOT_YET && passive_clock() < deadline)
 		nanosleep(&interval, NULL);
 	errno = saved;
 	return process;

@@ -1,5 +1,6 @@
 #include "stack.h"
 #include "memory.h"
+#include "position.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -110,14 +110,6 @@ static bool wait_for_stop(pid_t thread, int *signal)
 	return true;
 }
 
-static uint64_t monotonic_ns(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
 		void (*meanwhile)(void *context), void *context)
 {
@@ -131,7 +123,7 @@ bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
 		return false;
 	if (ptrace(PTRACE_INTERRUPT, thread, NULL, NULL) || !wait_for_stop(thread, &signal))
 		return false; /* it is ending: there is nothing to detach from */
-	stopped = monotonic_ns();
+	stopped = passive_clock();
 	good = ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &vector) == 0;
 	if (good) {
 		copy_user_registers(sample, &user);
@@ -141,7 +133,7 @@ bool stack_stop(pid_t process, pid_t thread, struct stack_sample *sample,
 		meanwhile(context);
 	error = errno;
 	ptrace(PTRACE_DETACH, thread, NULL, (void *)(intptr_t)signal);
-	sample->held = monotonic_ns() - stopped;
+	sample->held = passive_clock() - stopped;
 	errno = error;
 	return good;
 }

@@ -9,6 +9,7 @@
 #include "passive.h"
 #include "../passive/control.h"
 #include "../passive/own_plan.h"
+#include "../passive/position.h"
 #include "../passive/targets.h"
 #include "../sampler/sampler.h"
 #include "environment.h"
@@ -47,14 +48,6 @@ static int control_fd = -1;
 /* Set before the thread starts. */
 static struct control *control;
 static struct recorder_options recorder_options;
-
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * NS_PER_SECOND + (uint64_t)time.tv_nsec;
-}
 
 /* ---- The thread ---- */
 
@@ -129,14 +122,14 @@ static bool open_plan(const struct process *process, const struct layout *layout
 static bool look(struct recorder *recorder, struct targets *targets, bool *rotate)
 {
 	const struct recorder_totals *totals = recorder_totals(recorder);
-	uint64_t updated = 0, started_at = now(), due = started_at, time;
+	uint64_t updated = 0, started_at = passive_clock(), due = started_at, time;
 	uint32_t seen = atomic_load(&control->wanted);
 	char error[TARGETS_ERROR_SIZE];
 
 	while ((seen & CONTROL_VALUE) == CONTROL_ON && !totals->stopped && !*rotate) {
 		control_wait(&control->wanted, seen, due);
 		seen = atomic_load(&control->wanted);
-		time = now();
+		time = passive_clock();
 		if (time >= due)
 			due = recorder_look(recorder, time);
 		if (time - updated < UPDATE_INTERVAL)
@@ -328,13 +321,13 @@ void passive_forget(void)
 /* So that a log says that it is whole. */
 __attribute__((destructor)) static void end(void)
 {
-	uint64_t deadline = now() + EXIT_PATIENCE;
+	uint64_t deadline = passive_clock() + EXIT_PATIENCE;
 	uint32_t state;
 
 	if (!control)
 		return;
 	control_set(&control->wanted, CONTROL_EXIT);
 	while ((state = atomic_load(&control->state), state & CONTROL_VALUE) != CONTROL_IDLE &&
-	       now() < deadline)
+	       passive_clock() < deadline)
 		control_wait(&control->state, state, deadline);
 }

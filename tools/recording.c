@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../passive/position.h"
 #include "../passive/targets.h"
 #include "../sampler/sampler.h"
 
@@ -68,22 +69,17 @@ enum command_status recording_options_check(const struct recording_options *opti
 
 /* ---- Start and end ---- */
 
-static uint64_t read_clock(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 uint64_t recording_now(void)
 {
-	return read_clock(CLOCK_MONOTONIC);
+	return passive_clock();
 }
 
 uint64_t recording_cpu_time(void)
 {
-	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
 static void warn_stopped(const char *sentence)
