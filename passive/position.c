@@ -116,8 +116,11 @@ struct look {
 	/* From the head outwards: places in the known chain, and what is seen there. */
 	uint32_t path[PASSIVE_DEPTH], depth;
 	struct sight first[PASSIVE_DEPTH], again[AGAIN];
+	uint64_t ids_after[AGAIN]; /* read after those sights */
 	uint64_t statement_ids[PASSIVE_DEPTH];
 	const struct sight *sights[PASSIVE_DEPTH]; /* which of these counts */
+
+	struct passive_head first_head; /* that was seen, at whichever try */
 };
 
 enum outcome {
@@ -251,7 +254,7 @@ static bool see(const struct look *look, uint64_t request, const unsigned char *
 
 /* Putting a call together */
 
-_Static_assert(2 * NEAR + AGAIN + 2 <= MEMORY_PIECES &&
+_Static_assert(2 * NEAR + 2 * AGAIN + 2 <= MEMORY_PIECES &&
 		       WAYS * LAYOUT_STEPS + LIKELY + 2 <= MEMORY_PIECES,
 	       "all in one call");
 
@@ -439,6 +442,21 @@ static bool see_known(const struct look *look, uint32_t i, const unsigned char *
 	return true;
 }
 
+/*
+ * A piece is not read at once, either: if a sight has the id of a run that ends meanwhile, its caller may be
+ * the next run's.  An id that is read later tells.
+ */
+static void add_id_after(struct look *look, uint32_t i)
+{
+	add_value(look, LAYOUT_REQUEST_ID, known(look, i)->request, &look->ids_after[i]);
+}
+
+static void take_id_after(const struct look *look, uint32_t i, struct sight *sight)
+{
+	if (is_direct(&look->layout->path[LAYOUT_REQUEST_ID]))
+		sight->id = look->ids_after[i];
+}
+
 static void add_statement_id(struct look *look, uint32_t i)
 {
 	add_value(look, LAYOUT_STATEMENT_ID, known(look, i)->statement, &look->statement_ids[i]);
@@ -461,6 +479,8 @@ static bool read_near(struct look *look)
 	add_value(look, LAYOUT_ATTACHMENT_ID, look->ahead->attachment, &look->attachment_id);
 	for (uint32_t i = again; i-- > 0;)
 		add_request(look, known(look, i)->request, look->spans[NEAR + i]);
+	for (uint32_t i = again; i-- > 0;)
+		add_id_after(look, i);
 	for (uint32_t i = 0; i < near; i++)
 		add_statement_id(look, i);
 	look->timed += look->count;
@@ -474,6 +494,7 @@ static bool read_near(struct look *look)
 	for (uint32_t i = 0; i < again; i++) {
 		if (!see_known(look, i, look->spans[NEAR + i], &look->again[i]))
 			return false;
+		take_id_after(look, i, &look->again[i]);
 	}
 	return true;
 }
@@ -662,16 +683,25 @@ static const struct sight *sight_of_head(const struct look *look)
 	return now;
 }
 
+static void note_head(struct look *look, const struct sight *sight)
+{
+	if (look->first_head.statement == 0)
+		look->first_head =
+			(struct passive_head){ sight->statement, sight->line, sight->column };
+}
+
 static enum outcome trace(struct look *look)
 {
 	const struct sight *now = &look->first[0], *later = &look->again[0];
+	const struct sight *head = sight_of_head(look);
 	uint32_t depth = look->depth;
 	enum outcome outcome;
 
 	if (look->attachment != look->ahead->attachment)
 		return LOOK_CHANGED;
+	note_head(look, head);
 	look->depth = 0;
-	outcome = add_sight(look, sight_of_head(look));
+	outcome = add_sight(look, head);
 	if (outcome != LOOK_BUSY)
 		return outcome;
 	if (!is_same_run(look, now, later))
@@ -699,8 +729,11 @@ static bool is_still_head(struct look *look)
 	struct sight now;
 
 	add_request(look, request, look->spans[0]);
-	return read_pieces(look) && see(look, request, look->spans[0], &now) &&
-	       is_same(look, look->sights[0], &now) && now.caller != 0;
+	add_id_after(look, 0);
+	if (!read_pieces(look) || !see(look, request, look->spans[0], &now))
+		return false;
+	take_id_after(look, 0, &now);
+	return is_same(look, look->sights[0], &now) && now.caller != 0;
 }
 
 static bool tell(struct look *look, struct passive_position *position)
@@ -906,6 +939,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	struct look look;
 
 	position->count = 0;
+	position->first = (struct passive_head){ 0 };
 	if (thread->tls == 0 || thread->ahead == NULL)
 		return PASSIVE_IDLE;
 	look.process = process;
@@ -915,6 +949,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 	look.count = 0;
 	look.starts = layout->path[LAYOUT_STATEMENT_ID].type != LAYOUT_ABSENT;
 	look.slow = false;
+	look.first_head = position->first;
 	measure_span(&look);
 	if (thread->ahead->idle && is_still_idle(&look))
 		return PASSIVE_IDLE;
@@ -925,6 +960,7 @@ enum passive_state passive_read(pid_t process, const struct layout *layout,
 		    (outcome == LOOK_LOST && !explore_ways(&look)))
 			break;
 	}
+	position->first = look.first_head;
 	if (outcome == LOOK_BUSY)
 		return PASSIVE_BUSY;
 	position->count = 0;

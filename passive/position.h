@@ -27,10 +27,26 @@ struct passive_request {
 /* ns of CLOCK_MONOTONIC, by which positions tell when they were read. */
 uint64_t passive_clock(void);
 
+/* What a thread executes itself: a statement, and where in it. */
+struct passive_head {
+	uint64_t statement; /* address; 0: it wasn't seen */
+	uint32_t line, column;
+};
+
+static inline bool passive_head_is(const struct passive_head *a, const struct passive_head *b)
+{
+	return a->statement == b->statement && a->line == b->line && a->column == b->column;
+}
+
 struct passive_position {
 	uint64_t when;	     /* ns of CLOCK_MONOTONIC: it was so then, or later */
 	uint64_t attachment; /* address */
 	uint64_t attachment_id;
+	/*
+	 * Of the first time that a head was seen, also if nothing was told: if it had to be read again, what is
+	 * told may be what came next.
+	 */
+	struct passive_head first;
 	uint32_t count;
 	struct passive_request requests[PASSIVE_DEPTH]; /* outermost first */
 };

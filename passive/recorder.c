@@ -9,13 +9,13 @@
 #include "../sampler/pace.h"
 #include "../sampler/sampler.h"
 #include "known_statements.h"
+#include "owed_time.h"
 #include "passive_log.h"
 #include "plan_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define NS_PER_SECOND 1000000000u
 
@@ -57,8 +57,8 @@ struct watched_thread {
 	uint64_t cpu_charged;		       /* of its CPU clock; 0: never read */
 	uint64_t cpu_busy;		       /* ns charged since */
 	uint64_t plan_due;		       /* when its record sources are to be looked at */
-	uint64_t torn;			       /* ns of the looks just before, which were torn */
 	uint64_t held;			       /* ns that it stood still for the look before */
+	struct owed_time owed;
 };
 
 /* A process. */
@@ -98,7 +98,8 @@ struct look {
 	const struct process_thread *process_thread;
 	struct watched_thread *thread;
 	uint64_t now, elapsed;
-	bool with_plan; /* record sources are to be read for the position */
+	struct passive_head first; /* that was seen; the time is its */
+	bool with_plan;		   /* record sources are to be read for the position */
 };
 
 /* Of `requests` only what is in use. */
@@ -213,6 +214,8 @@ static bool find_attachment(const struct look *look)
 	attachment = look->recorder->attachments;
 	while (attachment && !is_at(attachment, look))
 		attachment = attachment->next;
+	if (look->thread->attachment)
+		look->thread->owed = (struct owed_time){ 0 };
 	look->thread->attachment = attachment ? attachment : meet_attachment(look);
 	return look->thread->attachment != NULL;
 }
@@ -408,20 +411,41 @@ static void charge(const struct look *look)
 }
 
 /*
- * A look that told nothing certain.  Its time goes to the position at the next look, if the thread is
- * still at work then: where requests are short, looks are often torn, and their share would be lost.
- * It is counted with the last attachment that was seen, if any.
+ * A look that told nothing certain.  Its time is owed to what was seen first: where requests are short,
+ * looks are often torn, and their share would be lost.  It is counted with the last attachment that was
+ * seen, if any.
  */
 static void drop(const struct look *look)
 {
 	struct watched_attachment *attachment = look->thread->attachment;
 
 	look->recorder->totals.torn++;
-	look->thread->torn += look->elapsed;
+	owed_time_add(&look->thread->owed, &look->first, look->elapsed, look->now);
 	if (!attachment)
 		return;
 	add(&attachment->session->totals->torn_samples, 1);
 	add(&attachment->session->totals->torn_time, look->elapsed);
+}
+
+/*
+ * What is told may be what came after the head that was seen first: the time of the look isn't its then.
+ * False: nothing is to be charged to it.
+ */
+static bool settle(struct look *look)
+{
+	const struct passive_position *position = &look->recorder->position;
+	const struct passive_request *innermost = &position->requests[position->count - 1];
+	const struct passive_head told = { innermost->statement, innermost->line,
+					   innermost->column };
+	uint64_t owed = owed_time_take(&look->thread->owed, &told, look->now);
+
+	if (!look->first.statement || passive_head_is(&look->first, &told)) {
+		look->elapsed += owed;
+		return true;
+	}
+	owed_time_add(&look->thread->owed, &look->first, look->elapsed, look->now);
+	look->elapsed = owed;
+	return owed > 0;
 }
 
 /*
@@ -431,16 +455,20 @@ static void drop(const struct look *look)
 static enum passive_state read_position(struct look *look)
 {
 	struct recorder_source *source = look->source;
-	struct recorder *recorder = look->recorder;
+	struct passive_position *position = &look->recorder->position;
 	enum passive_state state = PASSIVE_TORN;
 
-	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++)
-		state = source->read(source, look->process_thread, &recorder->position);
+	for (unsigned i = 0; i < TRIES && state == PASSIVE_TORN; i++) {
+		state = source->read(source, look->process_thread, position);
+		if (!look->first.statement)
+			look->first = position->first;
+	}
 	look->with_plan = source->read_stopped && state != PASSIVE_IDLE && is_plan_due(look);
 	if (!look->with_plan)
 		return state;
-	return source->read_stopped(source, look->process_thread, &recorder->position,
-				    &look->thread->held);
+	state = source->read_stopped(source, look->process_thread, position, &look->thread->held);
+	look->first = position->first;
+	return state;
 }
 
 /* Where threads aren't stopped the record sources are asked for when the position is certain. */
@@ -489,12 +517,12 @@ static void leave_out_stop(struct look *look)
 static void look_at(struct look *look)
 {
 	enum passive_state state;
-	bool certain;
+	bool certain, is_due;
 
 	leave_out_stop(look);
 	certain = read_attachment(look, &state);
-	if (state == PASSIVE_IDLE) {
-		look->thread->torn = 0;
+	if (state == PASSIVE_IDLE && !look->first.statement) {
+		look->thread->owed.anybodys = 0;
 		return;
 	}
 	look->recorder->totals.busy++;
@@ -504,12 +532,12 @@ static void look_at(struct look *look)
 		return;
 	}
 	look->thread->attachment->last_seen = look->now;
-	look->elapsed += look->thread->torn;
-	look->thread->torn = 0;
+	is_due = settle(look);
 	read_plan(look);
 	if (look->thread->attachment->plans)
 		plan_memory_complete(look->thread->attachment->plans, &look->recorder->frames);
-	charge(look);
+	if (is_due)
+		charge(look);
 }
 
 /* ---- Processes ---- */
@@ -654,7 +682,6 @@ struct recorder *recorder_new(const struct recorder_options *options, char *erro
 {
 	struct recorder *recorder = calloc(1, sizeof(*recorder));
 	struct log *log = log_get();
-	struct timespec time;
 
 	if (!recorder) {
 		snprintf(error, error_size, "out of memory: free some");
@@ -670,8 +697,7 @@ struct recorder *recorder_new(const struct recorder_options *options, char *erro
 	recorder->log.interval = options->interval;
 	recorder->log.in_process = options->in_process;
 	recorder->busy_before = 1;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	pace_init(&recorder->pace, (uint64_t)time.tv_nsec, options->share, SAMPLER_INTERVAL_MAX);
+	pace_init(&recorder->pace, passive_clock(), options->share, SAMPLER_INTERVAL_MAX);
 	return recorder;
 }
 

@@ -3,6 +3,7 @@
  * that changes, is the test's to say.  What it then finds in the log must be that.
  */
 #define _GNU_SOURCE
+#include "../passive/owed_time.h"
 #include "../passive/recorder.h"
 #include "log_image.h"
 #include "run_suite.h"
@@ -30,7 +31,8 @@ struct request {
 /* What a thread executes. */
 struct place {
 	bool torn;
-	unsigned attachment; /* its id; 0: idle */
+	struct passive_head first; /* seen, before what is told */
+	unsigned attachment;	   /* its id; 0: idle */
 	uint32_t count;
 	struct request requests[3];
 };
@@ -70,6 +72,7 @@ static enum passive_state read_place(struct recorder_source *source,
 
 	(void)source;
 	reads++;
+	position->first = place.first;
 	if (after_read)
 		after_read();
 	if (place.torn)
@@ -386,6 +389,70 @@ START_TEST(torn)
 }
 END_TEST
 
+static const struct passive_head in_line_5 = { BLOCK, 5, 3 }, in_line_6 = { BLOCK, 6, 3 };
+
+/*
+ * What was seen first and what is told then: the time is that of the first, and is charged to it when it
+ * is told.  Also if nothing is told, or the thread is idle by then.
+ */
+START_TEST(told_too_late)
+{
+	struct log_image *image;
+	struct image_session *session;
+
+	run_block(0, 1, 1, 5);
+	look(11);
+	run_block(0, 1, 1, 6);
+	look(10);
+	places[0].first = in_line_5;
+	look(4);
+	places[0].torn = true;
+	look(3);
+	places[0].torn = false;
+	places[0].attachment = 0;
+	look(2);
+	run_block(0, 1, 1, 6);
+	places[0].first = in_line_6;
+	look(5);
+	run_block(0, 1, 1, 5);
+	look(1);
+	ck_assert_uint_eq(recorder_totals(recorder)->torn, 5);
+	image = finish();
+	session = image_session(image, 1);
+	ck_assert_uint_eq(find_node(session, (uint32_t[]){ 0, 5 }, 2)->self_time, 20 * MS);
+	ck_assert_uint_eq(find_node(session, (uint32_t[]){ 0, 6 }, 2)->self_time, 15 * MS);
+	ck_assert_uint_eq(session->totals.samples, 27);
+	ck_assert_uint_eq(session->totals.sampled_time, 35 * MS);
+	image_free(image);
+}
+END_TEST
+
+/* What is owed is paid once; to anybody, if it was not seen who it is, or there is no room, or it is late. */
+START_TEST(owed)
+{
+	struct owed_time owed = { 0 };
+	struct passive_head head = in_line_5;
+
+	owed_time_add(&owed, &in_line_5, 3, 10);
+	owed_time_add(&owed, &in_line_6, 5, 20);
+	owed_time_add(&owed, &in_line_5, 4, 30);
+	ck_assert_uint_eq(owed_time_take(&owed, &in_line_5, 40), 7);
+	ck_assert_uint_eq(owed_time_take(&owed, &in_line_5, 50), 0);
+	owed_time_add(&owed, &(struct passive_head){ 0 }, 9, 60);
+	ck_assert_uint_eq(owed_time_take(&owed, &in_line_5, 70), 9);
+	ck_assert_uint_eq(owed_time_take(&owed, &in_line_5, OWED_FOR + 21), 5);
+	ck_assert_uint_eq(owed_time_take(&owed, &in_line_6, OWED_FOR + 21), 0);
+	for (head.line = 1; head.line <= OWED_HEADS + 2; head.line++)
+		owed_time_add(&owed, &head, head.line, 100);
+	ck_assert_uint_eq(owed.anybodys, 2 * OWED_HEADS + 3);
+	owed_time_add(&owed, &head, 1, OWED_FOR + 101);
+	head.line = 1;
+	ck_assert_uint_eq(owed_time_take(&owed, &head, OWED_FOR + 102),
+			  (OWED_HEADS + 2) * (OWED_HEADS + 3) / 2);
+	ck_assert_uint_eq(owed.count, 1);
+}
+END_TEST
+
 /* Each look stops the thread, be it torn or not, and what it was held for is in no time. */
 START_TEST(stopped)
 {
@@ -641,6 +708,8 @@ int main(void)
 	tcase_add_test(tcase, shares);
 	tcase_add_test(tcase, calls);
 	tcase_add_test(tcase, torn);
+	tcase_add_test(tcase, told_too_late);
+	tcase_add_test(tcase, owed);
 	tcase_add_test(tcase, stopped);
 	tcase_add_test(tcase, reused_address);
 	tcase_add_test(tcase, short_requests);
