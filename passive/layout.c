@@ -3,6 +3,7 @@
  * words, and ends with a line that has the SHA-256 of all before it.
  */
 #include "layout.h"
+#include "cache.h"
 #include "sha256.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 #define MAGIC	  "fbprof-layout 1"
-#define FILE_ROOM 16384 /* of a cache file: one with all that there is room for takes 10 KB */
+#define KIND	  "layout" /* of one with all that there is room for the text takes 10 KB */
 #define READ_SIZE 16384
 
 static const char *const fact_names[LAYOUT_FACTS] = {
@@ -77,18 +78,6 @@ const char *layout_type_name(enum layout_type type)
 	return type_names[type];
 }
 
-/* Always false, for the caller to return. */
-__attribute__((format(printf, 2, 3))) static bool refuse(char error[LAYOUT_ERROR_SIZE],
-							 const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(error, LAYOUT_ERROR_SIZE, format, arguments);
-	va_end(arguments);
-	return false;
-}
-
 /* ---- Identity ---- */
 
 static bool digest_file(int fd, char identity[LAYOUT_IDENTITY_SIZE])
@@ -124,10 +113,12 @@ bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 	bool done = fd >= 0 && is_file && digest_file(fd, identity);
 
 	if (!is_file)
-		refuse(error, "%.900s: is no file: name the engine's file, libEngine*.so", engine);
+		snprintf(error, LAYOUT_ERROR_SIZE,
+			 "%.900s: is no file: name the engine's file, libEngine*.so", engine);
 	else if (!done)
-		refuse(error, "%.900s: cannot be read: %s: name the engine's file, libEngine*.so",
-		       engine, strerror(errno));
+		snprintf(error, LAYOUT_ERROR_SIZE,
+			 "%.900s: cannot be read: %s: name the engine's file, libEngine*.so",
+			 engine, strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	return done;
@@ -162,122 +153,32 @@ void layout_copy_step(char *step, size_t room, const char *access_path)
 	step[size] = 0;
 }
 
-/* ---- Where the cache is ---- */
-
-static bool find_directory(const char *directory, char path[PATH_MAX],
-			   char error[LAYOUT_ERROR_SIZE])
-{
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	int size;
-
-	if (!directory)
-		directory = getenv("FBPROF_CACHE");
-	if (directory && *directory)
-		size = snprintf(path, PATH_MAX, "%s", directory);
-	else if (cache && *cache == '/')
-		size = snprintf(path, PATH_MAX, "%s/fbprof", cache);
-	else if (home && *home == '/')
-		size = snprintf(path, PATH_MAX, "%s/.cache/fbprof", home);
-	else
-		return refuse(error, "no cache directory is known: set FBPROF_CACHE to one");
-	if (size >= PATH_MAX)
-		return refuse(error, "the cache directory's name is too long: set FBPROF_CACHE");
-	return true;
-}
-
-static bool find_file(const char *directory, const char *identity, char path[PATH_MAX],
-		      char error[LAYOUT_ERROR_SIZE])
-{
-	char parent[PATH_MAX];
-
-	if (!find_directory(directory, parent, error))
-		return false;
-	if (snprintf(path, PATH_MAX, "%s/%s.layout", parent, identity) >= PATH_MAX)
-		return refuse(error, "the cache directory's name is too long: set FBPROF_CACHE");
-	return true;
-}
-
-/* Makes the directory and its parents. */
-static bool make_directory(const char *directory)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s", directory);
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		if (mkdir(path, 0700) != 0 && errno != EEXIST)
-			return false;
-		*slash = '/';
-	}
-	return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
 /* ---- The file's text ---- */
 
-__attribute__((format(printf, 3, 4))) static void add(char text[FILE_ROOM], size_t *size,
-						      const char *format, ...)
+static void write_text(const struct layout *layout, struct cache_text *text)
 {
-	va_list arguments;
-	int added;
-
-	va_start(arguments, format);
-	added = vsnprintf(text + *size, FILE_ROOM - *size, format, arguments);
-	va_end(arguments);
-	if (added > 0)
-		*size += MIN((size_t)added, FILE_ROOM - 1 - *size);
-}
-
-static size_t write_text(const struct layout *layout, char text[FILE_ROOM])
-{
-	char sum[SHA256_HEX_SIZE];
-	struct sha256 sha;
-	size_t size = 0;
-
-	add(text, &size, MAGIC "\nidentity %s\nengine %s\nverified %" PRIu64 "\n", layout->identity,
-	    layout->engine, layout->verified);
+	cache_add(text, MAGIC "\nidentity %s\nengine %s\nverified %" PRIu64 "\n", layout->identity,
+		  layout->engine, layout->verified);
 	for (unsigned i = 0; i < LAYOUT_FACTS; i++) {
 		const struct layout_path *path = &layout->path[i];
 
 		if (path->type == LAYOUT_ABSENT)
 			continue;
-		add(text, &size, "path %s %s %d", fact_names[i], type_names[path->type],
-		    path->length);
+		cache_add(text, "path %s %s %d", fact_names[i], type_names[path->type],
+			  path->length);
 		for (unsigned step = 0; step < path->steps; step++)
-			add(text, &size, " %d", path->offset[step]);
-		add(text, &size, "\n");
+			cache_add(text, " %d", path->offset[step]);
+		cache_add(text, "\n");
 	}
 	for (unsigned i = 0; i < layout->plan_functions; i++)
-		add(text, &size, "plan %s %" PRIu64 " %" PRIu64 " %u %d %d\n",
-		    event_names[layout->plan[i].event], layout->plan[i].start, layout->plan[i].end,
-		    layout->plan[i].reg, layout->plan[i].offset, layout->plan[i].slot);
+		cache_add(text, "plan %s %" PRIu64 " %" PRIu64 " %u %d %d\n",
+			  event_names[layout->plan[i].event], layout->plan[i].start,
+			  layout->plan[i].end, layout->plan[i].reg, layout->plan[i].offset,
+			  layout->plan[i].slot);
 	for (unsigned i = 0; i < layout->plan_types; i++)
-		add(text, &size, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
-		    layout->type[i].has_table, layout->type[i].has_alias, layout->type[i].root,
-		    layout->type[i].step);
-	sha256_init(&sha);
-	sha256_add(&sha, text, size);
-	sha256_hex(&sha, sum);
-	add(text, &size, "sha256 %s\n", sum);
-	return size;
-}
-
-/* Ends the text before its last line, if that has the right sum. */
-static bool check_sum(char *text)
-{
-	char sum[SHA256_HEX_SIZE], *line = strstr(text, "\nsha256 ");
-	struct sha256 sha;
-
-	if (!line)
-		return false;
-	line++;
-	sha256_init(&sha);
-	sha256_add(&sha, text, (size_t)(line - text));
-	sha256_hex(&sha, sum);
-	if (strncmp(line + strlen("sha256 "), sum, strlen(sum)) != 0 ||
-	    strcmp(line + strlen("sha256 ") + strlen(sum), "\n") != 0)
-		return false;
-	*line = 0;
-	return true;
+		cache_add(text, "step %" PRIu64 " %d %d %d %s\n", layout->type[i].type,
+			  layout->type[i].has_table, layout->type[i].has_alias,
+			  layout->type[i].root, layout->type[i].step);
 }
 
 static bool find_name(const char *const *names, unsigned count, const char *name, unsigned *found)
@@ -419,7 +320,7 @@ static bool read_text(struct layout *layout, char *text)
 	char *line;
 
 	*layout = (struct layout){ 0 };
-	if (!check_sum(text) || !(line = strsep(&text, "\n")) || strcmp(line, MAGIC) != 0)
+	if (!(line = strsep(&text, "\n")) || strcmp(line, MAGIC) != 0)
 		return false;
 	while ((line = strsep(&text, "\n")) && *line) {
 		if (!read_line(layout, line))
@@ -430,118 +331,26 @@ static bool read_text(struct layout *layout, char *text)
 
 /* ---- Load and save ---- */
 
-/* Reads a regular file of less than `room` bytes, and ends it with NUL. */
-static bool read_file(const char *path, char *text, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	size_t size = 0;
-	ssize_t got = -1;
-
-	if (fd < 0)
-		return false;
-	while (size < room) {
-		got = read(fd, text + size, room - size);
-		if (got > 0)
-			size += (size_t)got;
-		else if (got == 0 || errno != EINTR)
-			break;
-	}
-	close(fd);
-	text[size < room ? size : 0] = 0;
-	return got == 0 && strlen(text) == size;
-}
-
 bool layout_load(struct layout *layout, const char *directory, const char *identity,
 		 char error[LAYOUT_ERROR_SIZE])
 {
-	char path[PATH_MAX], text[FILE_ROOM];
+	char text[CACHE_FILE_ROOM];
 
-	if (!find_file(directory, identity, path, error))
+	if (!cache_load(directory, identity, KIND, text, error))
 		return false;
-	if (access(path, F_OK) != 0) {
-		if (errno == ENOENT || errno == ENOTDIR)
-			return refuse(error,
-				      "%.800s: no layout of this engine: run fbprof calibrate on "
-				      "its file",
-				      path);
-		return refuse(error,
-			      "%.800s: cannot be read: %s: let this user read it, or set "
-			      "FBPROF_CACHE",
-			      path, strerror(errno));
-	}
-	if (!read_file(path, text, sizeof(text)) || !read_text(layout, text))
-		return refuse(
-			error,
-			"%.800s: is damaged or can't be read: remove it and run fbprof calibrate "
-			"on the engine's file",
-			path);
+	if (!read_text(layout, text))
+		return cache_refuse_content(directory, identity, KIND,
+					    "is damaged or can't be read", error);
 	if (strcmp(layout->identity, identity) != 0)
-		return refuse(error,
-			      "%.800s: is of another engine: remove it and run fbprof calibrate on "
-			      "the engine's file",
-			      path);
+		return cache_refuse_content(directory, identity, KIND, "is of another engine",
+					    error);
 	return true;
-}
-
-static bool write_file(int fd, const char *text, size_t size)
-{
-	while (size) {
-		ssize_t put = write(fd, text, size);
-
-		if (put < 0 && errno != EINTR)
-			return false;
-		if (put > 0) {
-			text += put;
-			size -= (size_t)put;
-		}
-	}
-	return fchmod(fd, 0644) == 0 && fsync(fd) == 0;
-}
-
-/* Whoever reads it sees the old file or the new one, never a part. */
-static bool replace_file(const char *path, const char *text, size_t size)
-{
-	char temporary[PATH_MAX + 8];
-	bool written;
-	int fd;
-
-	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
-	fd = mkostemp(temporary, O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	written = write_file(fd, text, size);
-	if (close(fd) == 0 && written && rename(temporary, path) == 0)
-		return true;
-	unlink(temporary);
-	return false;
-}
-
-static bool refuse_to_write(const char *path, char error[LAYOUT_ERROR_SIZE])
-{
-	return refuse(error,
-		      "%.800s: cannot be written: %s: set FBPROF_CACHE to a directory that you may "
-		      "write to",
-		      path, strerror(errno));
-}
-
-bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE])
-{
-	char path[PATH_MAX];
-
-	if (!find_directory(directory, path, error))
-		return false;
-	return (make_directory(path) && access(path, W_OK | X_OK) == 0) ||
-	       refuse_to_write(path, error);
 }
 
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE])
 {
-	char parent[PATH_MAX], path[PATH_MAX], text[FILE_ROOM];
+	struct cache_text text = { .size = 0 };
 
-	if (!find_directory(directory, parent, error) ||
-	    !find_file(directory, layout->identity, path, error))
-		return false;
-	if (!make_directory(parent) || !replace_file(path, text, write_text(layout, text)))
-		return refuse_to_write(path, error);
-	return true;
+	write_text(layout, &text);
+	return cache_save(directory, layout->identity, KIND, &text, error);
 }

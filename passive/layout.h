@@ -9,6 +9,8 @@
 #ifndef FBPROF_LAYOUT_H
 #define FBPROF_LAYOUT_H
 
+#include "cache.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -141,7 +143,7 @@ const char *layout_event_name(enum layout_plan_event event);
  */
 void layout_copy_step(char *step, size_t room, const char *access_path);
 
-#define LAYOUT_ERROR_SIZE 1024
+#define LAYOUT_ERROR_SIZE CACHE_ERROR_SIZE
 
 /*
  * The identity of an engine file.  Returns false, with a sentence in `error`, if it can't be read.
@@ -151,15 +153,11 @@ bool layout_identify(const char *engine, char identity[LAYOUT_IDENTITY_SIZE],
 		     char error[LAYOUT_ERROR_SIZE]);
 
 /*
- * The cache: `directory`/IDENTITY.layout, a text file with a checksum.  NULL: FBPROF_CACHE, else fbprof/
- * in the user's cache directory.  A missing, damaged or foreign one is refused with a sentence that
- * says what to do.
+ * IDENTITY.layout in the cache (cache.h).  A missing, damaged or foreign one is refused with a sentence
+ * that says what to do.
  */
 bool layout_load(struct layout *layout, const char *directory, const char *identity,
 		 char error[LAYOUT_ERROR_SIZE]);
 bool layout_save(const struct layout *layout, const char *directory, char error[LAYOUT_ERROR_SIZE]);
-
-/* Whether something can be saved there, before there is anything to save; makes the directory. */
-bool layout_may_save(const char *directory, char error[LAYOUT_ERROR_SIZE]);
 
 #endif

@@ -40,7 +40,7 @@ struct frame_stack *frame_stack_new(void)
 	stack->first_jump = 0;
 	memset(stack->event_cost, 0, sizeof(stack->event_cost));
 	stack->cost_updated = 0;
-	stack->read_cost = 0;
+	stack->read_cost = stack->batch_read_cost = 0;
 	memset(stack->own_work, 0, sizeof(stack->own_work));
 	stack->own_work_due = 0;
 	memset(stack->cost_unit, 0, sizeof(stack->cost_unit));

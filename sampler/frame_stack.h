@@ -129,8 +129,9 @@ struct frame_stack {
 	int64_t event_cost[5]; /* by enum log_event, in units of COST_PER_NS_SHIFT; this and the */
 	uint64_t cost_unit[COST_UNITS]; /* next three: see shim/event_cost.h */
 	int64_t cost_updated;
-	int64_t read_cost;   /* ns; measured mode: of a read of the clock */
-	int64_t own_work[5]; /* by enum log_event; this and the next one: see clock_exclude() */
+	int64_t read_cost;	 /* ns; measured mode: of a read of the clock */
+	int64_t batch_read_cost; /* ns; the same, of many in a row */
+	int64_t own_work[5];	 /* by enum log_event; this and the next one: see clock_exclude() */
 	int32_t own_work_due;
 	uint32_t cost_mode;
 	bool cost_detailed;

@@ -2,35 +2,18 @@
  * What events cost: see event_cost.h.
  */
 #include "event_cost.h"
+#include "../passive/image.h"
+#include "../passive/layout.h"
 #include "clock.h"
+#include "cost_table.h"
+#include "notice.h"
 
+#include <limits.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* What costs more of itself, beyond the kinds of events that the log knows. */
-enum {
-	COST_FUNCTION =
-		LOG_EVENTS, /* a request of a function, which the engine runs in three steps */
-	COST_DETAILED,	    /* a request that is told apart: its own counters, its record … */
-	COST_CELL,	    /* … and each of its cells that it looks up */
-	COSTS
-};
-
-/*
- * In 1/1024 of the unit, by mode and kind of event.  Measured by tests/bench/costs.py on the official
- * 5.0.4 for x86-64: the difference between profiled and unprofiled statements, in one process and in
- * turn, over the number of events.  Of sampled mode the first five have been scaled since, so that the
- * times of undisturbed parts in `./run bench --parts 8` are true.
- */
-static const int32_t costs[][COSTS] = {
-	/* clang-format off */
-	/*                      line   open  fetch  request    row  function  detailed  cell */
-	[LOG_MODE_SAMPLED]  = { 2680,  2380,  3300, 31100, 12050,    33000,    15000, 2800 },
-	[LOG_MODE_COARSE]   = { 1850,   530,  1950, 31300,  9800,    31500,    17000, 4500 },
-	[LOG_MODE_MEASURED] = { -1120, -2100, -850, 16000, 3800,    14000,     2400, 1650 },
-	/* clang-format on */
-};
+#include <unistd.h>
 
 /* Of the unit: so many at once are some 100 times as long as reading the clock. */
 #define UNITS 64
@@ -82,9 +65,25 @@ static uint64_t measure(void)
 /* What a unit takes when nothing disturbs: the least that was seen in this process; 0: none was. */
 static _Atomic uint64_t least_unit;
 
+/* Of the engine at hand and this machine, if they were calibrated; set by the first session. */
+static struct cost_table costs_here;
+
+static void load_table(void)
+{
+	char path[PATH_MAX], identity[LAYOUT_IDENTITY_SIZE], error[CACHE_ERROR_SIZE];
+	struct image linker, engine;
+
+	costs_here = cost_table_default;
+	if (image_linker(getpid(), &linker) &&
+	    image_find(getpid(), &linker, "libEngine", &engine, path, sizeof(path)) &&
+	    layout_identify(path, identity, error) && cost_table_is_known(NULL, identity) &&
+	    !cost_table_load(&costs_here, NULL, identity, error))
+		notice(error);
+}
+
 static int64_t cost_of(const struct frame_stack *stack, unsigned kind, uint64_t unit)
 {
-	return costs[stack->cost_mode][kind] * (int64_t)unit / 1024;
+	return costs_here.cost[stack->cost_mode][kind] * (int64_t)unit / 1024;
 }
 
 /* What disturbs a single measurement makes it longer; what slows down the machine, all of them. */
@@ -117,6 +116,10 @@ static void set_costs(struct frame_stack *stack)
 	for (unsigned i = 0; i < LOG_EVENTS; i++)
 		stack->event_cost[i] = cost_of(stack, i, unit);
 	stack->function_cost = cost_of(stack, COST_FUNCTION, unit);
+	stack->read_cost =
+		stack->batch_read_cost + (cost_of(stack, COST_READ, unit) >> COST_PER_NS_SHIFT);
+	if (stack->read_cost < 0)
+		stack->read_cost = 0;
 	if (stack->cost_detailed) {
 		stack->event_cost[LOG_EVENT_REQUEST] += cost_of(stack, COST_DETAILED, unit);
 		stack->cell_cost = cost_of(stack, COST_CELL, unit);
@@ -132,8 +135,10 @@ static int compare(const void *left, const void *right)
 
 void event_cost_init(struct frame_stack *stack, enum log_mode mode, bool detailed)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	uint64_t batches[BATCHES_AT_START];
 
+	pthread_once(&once, load_table);
 	for (unsigned i = 0; i < BATCHES_AT_START; i++)
 		batches[i] = measure();
 	qsort(batches, BATCHES_AT_START, sizeof(*batches), compare);
@@ -146,7 +151,7 @@ void event_cost_init(struct frame_stack *stack, enum log_mode mode, bool detaile
 		for (unsigned i = 0; i < BATCHES_AT_START; i++)
 			batches[i] = (uint64_t)clock_read_cost();
 		qsort(batches, BATCHES_AT_START, sizeof(*batches), compare);
-		stack->read_cost = (int64_t)batches[BATCHES_AT_START / 2];
+		stack->batch_read_cost = (int64_t)batches[BATCHES_AT_START / 2];
 	}
 	set_costs(stack);
 }
@@ -171,8 +176,8 @@ void event_cost_update(struct frame_stack *stack, int64_t now)
 	if (stack->cost_updated && stack->cost_mode == LOG_MODE_MEASURED) {
 		int64_t read_cost = clock_read_cost();
 
-		if (read_cost < 3 * stack->read_cost)
-			stack->read_cost = (3 * stack->read_cost + read_cost + 2) / 4;
+		if (read_cost < 3 * stack->batch_read_cost)
+			stack->batch_read_cost = (3 * stack->batch_read_cost + read_cost + 2) / 4;
 	}
 	stack->cost_updated = now;
 }

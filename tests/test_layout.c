@@ -131,8 +131,8 @@ START_TEST(directories)
 	unsetenv("HOME");
 	ck_assert(!layout_load(&loaded, NULL, layout.identity, error));
 	ck_assert_ptr_nonnull(strstr(error, "set FBPROF_CACHE"));
-	ck_assert(layout_may_save(scratch, error));
-	ck_assert(!layout_may_save("/dev/null/here", error));
+	ck_assert(cache_may_save(scratch, error));
+	ck_assert(!cache_may_save("/dev/null/here", error));
 	ck_assert_ptr_nonnull(strstr(error, "cannot be written"));
 	ck_assert(!layout_save(&layout, "/dev/null/here", error));
 	ck_assert_ptr_nonnull(strstr(error, "cannot be written"));

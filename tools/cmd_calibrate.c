@@ -6,6 +6,7 @@
 
 #include "../passive/layout.h"
 #include "calibration.h"
+#include "cost_calibration.h"
 #include "scratch_root.h"
 #include "table.h"
 #include "text.h"
@@ -24,7 +25,7 @@
 #define WAIT_US		 10000
 
 struct options {
-	gboolean show, json, quiet;
+	gboolean show, json, quiet, costs;
 	int patience;
 	char *client;
 	char *scratch, *identity; /* of the other process: its root and the engine's identity */
@@ -150,6 +151,40 @@ static void print_json(const struct layout *layout, struct sink *sink)
 	sink_put(sink, "]\n}\n");
 }
 
+static enum command_status show_costs(const char *engine, bool json)
+{
+	static const struct table_column columns[] = {
+		{ "event", FALSE }, { "sampled", TRUE }, { "coarse", TRUE }, { "measured", TRUE }
+	};
+	char identity[LAYOUT_IDENTITY_SIZE], error[CACHE_ERROR_SIZE];
+	struct cost_table costs;
+	struct table *table;
+	struct sink sink;
+
+	if (!layout_identify(engine, identity, error) ||
+	    !cost_table_load(&costs, NULL, identity, error))
+		return command_fail(NULL, "%s", error);
+	sink_open(&sink, STDOUT_FILENO);
+	table = table_new(columns, G_N_ELEMENTS(columns));
+	for (unsigned kind = 0; kind < COSTS; kind++) {
+		if (json)
+			sink_print(&sink, "%s\"%s\": [%d, %d, %d]", kind ? ", " : "{",
+				   cost_kind_name(kind), costs.cost[LOG_MODE_SAMPLED][kind],
+				   costs.cost[LOG_MODE_COARSE][kind],
+				   costs.cost[LOG_MODE_MEASURED][kind]);
+		table_add(table, g_strdup(cost_kind_name(kind)), NULL);
+		for (unsigned mode = LOG_MODE_SAMPLED; mode < COST_MODES; mode++)
+			table_add(table, g_strdup_printf("%.2f", costs.cost[mode][kind] / 1024.0),
+				  NULL);
+	}
+	if (json)
+		sink_put(&sink, "}\n");
+	else
+		table_print(table, &sink, 0);
+	table_free(table);
+	return command_close_stdout(&sink);
+}
+
 static enum command_status show(const char *engine, bool json)
 {
 	char identity[LAYOUT_IDENTITY_SIZE], error[LAYOUT_ERROR_SIZE];
@@ -168,6 +203,27 @@ static enum command_status show(const char *engine, bool json)
 }
 
 /* ---- The other process ---- */
+
+/* In the scratch directory; what libfbprof.so writes while costs are measured. */
+#define LOGS "costs-log"
+
+static enum command_status calibrate_costs_here(const struct options *options)
+{
+	char *logs = g_build_filename(options->scratch, LOGS, NULL), *error = NULL;
+	const struct cost_calibration calibration = { .client = options->client,
+						      .directory = options->scratch,
+						      .logs = logs,
+						      .quiet = options->quiet };
+	enum command_status status = COMMAND_DONE;
+	char sentence[CACHE_ERROR_SIZE];
+	struct cost_table table;
+
+	if (!calibrate_costs(&calibration, &table, &error))
+		status = command_fail(NULL, "calibrate: %s", error);
+	else if (!cost_table_save(&table, options->scratch, options->identity, sentence))
+		status = command_fail(NULL, "%s", sentence);
+	_exit((int)status);
+}
 
 static enum command_status calibrate_here(const char *engine, const struct options *options)
 {
@@ -201,6 +257,20 @@ static void set_up_child(gpointer data)
 	setrlimit(RLIMIT_CORE, &none);
 }
 
+/* Costs are those of libfbprof.so, which is told nothing but where its log goes; and knows no costs. */
+static char **preload(char **environment, const char *directory)
+{
+	char *logs = g_build_filename(directory, LOGS, NULL);
+
+	g_mkdir_with_parents(logs, 0700);
+	environment =
+		g_environ_setenv(environment, "LD_PRELOAD", FBPROF_LIBDIR "/libfbprof.so", TRUE);
+	environment = g_environ_setenv(environment, "FBPROF_DIR", logs, TRUE);
+	environment = g_environ_setenv(environment, "FBPROF_CACHE", directory, TRUE);
+	g_free(logs);
+	return g_environ_unsetenv(environment, "FBPROF_OPTIONS");
+}
+
 static bool start_child(const struct scratch_root *root, const char *identity,
 			const struct options *options, GPid *child, char **error)
 {
@@ -214,12 +284,20 @@ static bool start_child(const struct scratch_root *root, const char *identity,
 			      root->client,
 			      root->engine,
 			      options->quiet ? (char *)"--quiet" : NULL,
+			      NULL,
 			      NULL };
+	char **environment = g_strdupv(root->environment);
 	GError *problem = NULL;
-	bool done = g_spawn_async(root->directory, arguments, root->environment,
-				  G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL,
-				  set_up_child, NULL, child, &problem);
+	bool done;
 
+	if (options->costs) {
+		arguments[options->quiet ? 10 : 9] = (char *)"--costs";
+		environment = preload(environment, root->directory);
+	}
+	done = g_spawn_async(root->directory, arguments, environment,
+			     G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, set_up_child,
+			     NULL, child, &problem);
+	g_strfreev(environment);
 	if (!done) {
 		*error = g_strdup_printf("cannot be calibrated: %s", problem->message);
 		g_error_free(problem);
@@ -267,21 +345,38 @@ static enum command_status judge_child(const char *engine, int status, bool late
 	return WEXITSTATUS(status) ? COMMAND_FAILED : COMMAND_DONE;
 }
 
-static enum command_status keep(const struct scratch_root *root, const char *engine,
-				const char *identity, bool quiet)
+static bool keep_costs(const struct scratch_root *root, const char *identity,
+		       char error[CACHE_ERROR_SIZE])
 {
-	char error[LAYOUT_ERROR_SIZE], now[LAYOUT_IDENTITY_SIZE];
+	struct cost_table table;
+
+	return cost_table_load(&table, root->directory, identity, error) &&
+	       cost_table_save(&table, NULL, identity, error);
+}
+
+static bool keep_layout(const struct scratch_root *root, const char *identity,
+			char error[CACHE_ERROR_SIZE])
+{
 	struct layout layout;
 
-	if (!layout_load(&layout, root->directory, identity, error) ||
-	    !layout_identify(engine, now, error))
+	return layout_load(&layout, root->directory, identity, error) &&
+	       layout_save(&layout, NULL, error);
+}
+
+static enum command_status keep(const struct scratch_root *root, const char *engine,
+				const char *identity, const struct options *options)
+{
+	char error[LAYOUT_ERROR_SIZE], now[LAYOUT_IDENTITY_SIZE];
+
+	if (!layout_identify(engine, now, error))
 		return command_fail(NULL, "%s", error);
 	if (strcmp(now, identity) != 0)
 		return command_fail(engine, "was replaced meanwhile: calibrate it again");
-	if (!layout_save(&layout, NULL, error))
+	if (!(options->costs ? keep_costs : keep_layout)(root, identity, error))
 		return command_fail(NULL, "%s", error);
-	if (!quiet)
-		fprintf(stderr, "fbprof: calibrate: saved; fbprof calibrate --show shows it\n");
+	if (!options->quiet)
+		fprintf(stderr, "fbprof: calibrate: saved; fbprof calibrate --show%s shows it\n",
+			options->costs ? " --costs" : "");
 	return COMMAND_DONE;
 }
 
@@ -302,7 +397,7 @@ static enum command_status run_child(const struct scratch_root *root, const char
 	wait_status = wait_for_child(child, options->patience, &late);
 	status = judge_child(engine, wait_status, late);
 	g_spawn_close_pid(child);
-	return status == COMMAND_DONE ? keep(root, engine, identity, options->quiet) : status;
+	return status == COMMAND_DONE ? keep(root, engine, identity, options) : status;
 }
 
 static enum command_status calibrate_file(const char *engine, const struct options *options)
@@ -311,7 +406,7 @@ static enum command_status calibrate_file(const char *engine, const struct optio
 	struct scratch_root root;
 	enum command_status status;
 
-	if (!layout_identify(engine, identity, sentence) || !layout_may_save(NULL, sentence))
+	if (!layout_identify(engine, identity, sentence) || !cache_may_save(NULL, sentence))
 		return command_fail(NULL, "%s", sentence);
 	command_catch_signals(false);
 	/* Ignored by whoever started us, it would keep the other process's status from us. */
@@ -336,8 +431,11 @@ static enum command_status run_with(char **files, const struct options *options)
 	if (options->patience <= 0)
 		return command_misuse("--timeout: must be at least 1 second");
 	if (options->scratch && options->identity && options->client)
-		return calibrate_here(files[0], options);
-	return options->show ? show(files[0], options->json) : calibrate_file(files[0], options);
+		return options->costs ? calibrate_costs_here(options) :
+					calibrate_here(files[0], options);
+	if (options->show)
+		return (options->costs ? show_costs : show)(files[0], options->json);
+	return calibrate_file(files[0], options);
 }
 
 static enum command_status run(int argc, char **argv)
@@ -346,6 +444,8 @@ static enum command_status run(int argc, char **argv)
 	const GOptionEntry entries[] = {
 		{ "show", 's', 0, G_OPTION_ARG_NONE, &options.show,
 		  "Only show what is known of the engine", NULL },
+		{ "costs", 'e', 0, G_OPTION_ARG_NONE, &options.costs,
+		  "Measure what events cost on this machine instead, for sessions' times", NULL },
 		{ "json", 'j', 0, G_OPTION_ARG_NONE, &options.json, "With --show: as JSON", NULL },
 		{ "client", 'c', 0, G_OPTION_ARG_FILENAME, &options.client,
 		  "The client library that goes with the engine, if it isn't found", "FILE" },

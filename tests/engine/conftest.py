@@ -72,6 +72,24 @@ def layouts(session_scratch) -> Path:
     return directory
 
 
+@pytest.fixture(scope='session')
+def measured_costs(session_scratch) -> Path:
+    """A cache (FBPROF_CACHE) with what events cost on this machine, unless that is too busy to tell."""
+    directory = session_scratch / 'costs'
+    directory.mkdir()
+    env.run([env.FBPROF, 'calibrate', '--quiet', '--costs', env.FIREBIRD / 'plugins/libEngine13.so'],
+            env.environment(FBPROF_CACHE=str(directory)), check=False, timeout=300)
+    return directory
+
+
+@pytest.fixture(scope='module')
+def costs(measured_costs):
+    """Sessions of this module know what events cost on this machine."""
+    env.CACHE = measured_costs
+    yield
+    env.CACHE = None
+
+
 class Calibrated:
     """What `fbprof calibrate` did with the engine of a runtime."""
 

@@ -32,6 +32,9 @@ FBPROF_DUMP = DIST / 'bin/fbprof-dump'
 USER = 'sysdba'
 PASSWORD = 'only-for-tests'
 
+# What fbprof knows of engines and the machine (FBPROF_CACHE), unless a test says; set by conftest's `costs`.
+CACHE: Path | None = None
+
 # A stuck test must end some day; none is meant to come near this on any machine.
 PATIENCE = 120.0
 
@@ -91,6 +94,8 @@ def environment(root: Path | None = None, *, preload: Path | None = None, log_di
         env['FIREBIRD_TMP'] = str(root / 'tmp')
         if (root / BOOT_BUILD).exists():
             env['FIREBIRD_BOOT_BUILD'] = '1'
+    if CACHE is not None:
+        env['FBPROF_CACHE'] = str(CACHE)
     if preload is not None:
         env['LD_PRELOAD'] = str(preload)
     if log_dir is not None:

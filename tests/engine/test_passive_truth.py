@@ -20,6 +20,8 @@ import passive
 from corpus import CORPUS
 from passive import LINE, ROW, STATEMENT
 
+pytestmark = pytest.mark.usefixtures('costs')
+
 POINTS = 3
 # Where calls take some µs a look takes longer than they do (docs/passive.md): not always within 3 points.
 MORE_POINTS = {('nested_procedures', 'from outside'): 5, ('nested_procedures', 'in-process'): 12,

@@ -18,6 +18,8 @@ import firebird_env as env
 import prof_tables
 
 TRIES = 6
+
+pytestmark = pytest.mark.usefixtures('costs')
 MODES = pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS', 'MODE=COARSE',
                                             'MODE=COARSE,DETAILED_REQUESTS'],
                                 ids=['sampled', 'sampled-detailed', 'coarse', 'coarse-detailed'])

@@ -1,0 +1,26 @@
+/*
+ * What events cost (shim/cost_table.h): measured on the engine and the machine at hand, in a process of
+ * its own that has libfbprof.so preloaded, on a scratch database.
+ */
+#ifndef FBPROF_COST_CALIBRATION_H
+#define FBPROF_COST_CALIBRATION_H
+
+#include "../shim/cost_table.h"
+
+#include <stdbool.h>
+
+struct cost_calibration {
+	const char *client;    /* the client library that goes with the engine */
+	const char *directory; /* for the database; exists, and is emptied by the caller */
+	const char *logs;      /* where libfbprof.so writes its log */
+	bool quiet;	       /* no progress on stderr */
+};
+
+/*
+ * Some 30 s.  False, with a sentence in `error` (to be freed): something failed, or the machine was too
+ * busy for what was found to explain what was measured.
+ */
+bool calibrate_costs(const struct cost_calibration *calibration, struct cost_table *table,
+		     char **error);
+
+#endif
