@@ -170,7 +170,7 @@ struct log_session_totals {
 	uint64_t samples;      /* samples charged to a node */
 	uint64_t sampled_time; /* ns charged: the sum of all self times */
 	uint64_t torn_samples; /* samples dropped because the position changed while it was read */
-	uint64_t torn_time;    /* ns of them, charged to the last position seen */
+	uint64_t torn_time;    /* ns of them, charged to other samples of the attachment */
 	uint64_t wakeups;      /* of the sampler while this session was busy */
 	uint64_t stretched;    /* of these, so many came late to keep within the sampler's share */
 	uint64_t cost;	       /* ns that profiling itself took, by estimate: sum of all costs */

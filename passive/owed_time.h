@@ -17,7 +17,7 @@
 #define OWED_HEADS 16
 
 /* A head that was not seen again for so long hardly will be: what it is owed is anybody's. */
-#define OWED_FOR 100000000u
+#define OWED_FOR 20000000u
 
 struct owed_head {
 	struct passive_head head;

@@ -68,8 +68,8 @@ struct clock_thread {
 	bool measures;	   /* it is in measured mode: */
 	int64_t real;	   /* when it was told last, or what has been left out since */
 	int64_t read_cost; /* what a read of the clock takes … */
-	int64_t owed; /* … of which so much would be left out twice by an event that follows */
-	int64_t fraction; /* of a ns, that is still to be left out */
+	int64_t owed;	   /* … of which so much would be left out twice by an event that follows */
+	int64_t fraction;  /* of a ns, that is still to be left out */
 	int64_t look_closer_at;
 
 	int64_t first; /* when that was, really, if it may have been the first of a pair; else 0 */
@@ -195,6 +195,18 @@ static inline void clock_exclude(struct frame_stack *stack, unsigned event)
 	work += thread->fraction;
 	thread->fraction = work & ((1u << COST_PER_NS_SHIFT) - 1);
 	thread->offset += work >> COST_PER_NS_SHIFT;
+}
+
+/* Beside it, in measured mode: what something costs more than its kind of event does. */
+static inline void clock_exclude_more(const struct frame_stack *stack, int64_t cost)
+{
+	struct clock_thread *thread = &clock_thread;
+
+	if (stack->clock_mode != CLOCK_MEASURED || !clock_is_inside(stack))
+		return;
+	cost += thread->fraction;
+	thread->fraction = cost & ((1u << COST_PER_NS_SHIFT) - 1);
+	thread->offset += cost >> COST_PER_NS_SHIFT;
 }
 
 /* Until the next clock_exclude(): negative, with the number of events to come kept as its complement. */

@@ -26,7 +26,7 @@ const struct cost_table cost_table_default = { {
 	/*                      line   open  fetch  request    row  function  detailed  cell  read */
 	[LOG_MODE_SAMPLED]  = { 2500,  1400,  3100, 27900, 10900,    23500,    14000, 2800,    0 },
 	[LOG_MODE_COARSE]   = { 1970,   700,  1930, 27300,  9000,    25400,    15200, 4200,    0 },
-	[LOG_MODE_MEASURED] = { -520,  -650,   420, 16300,  3750,    30000,    -1000, 3700, -567 },
+	[LOG_MODE_MEASURED] = { -480,  -450,   400, 16100,  3880,    22000,    -1160, 3090, -567 },
 	/* clang-format on */
 } };
 

@@ -249,6 +249,8 @@ static void measured_finish(struct fb_profiler_session *self, struct fb_status *
 			    struct fb_profiler_stats *stats)
 {
 	struct session *session = session_of(self);
+	const struct request *ended = id_table_get(&session->requests, request);
+	bool is_function = ended && ended->statement->is_function;
 
 	if (session->started_at) {
 		clock_own_work_is_unusual(session->stack);
@@ -258,8 +260,11 @@ static void measured_finish(struct fb_profiler_session *self, struct fb_status *
 		clock_exclude_from_now(session->stack, LOG_EVENT_REQUEST);
 	}
 	on_request_finish(self, status, statement, request, timestamp, stats);
-	if (clock_is_inside(session->stack))
-		clock_exclude(session->stack, LOG_EVENT_REQUEST);
+	if (!clock_is_inside(session->stack))
+		return;
+	clock_exclude(session->stack, LOG_EVENT_REQUEST);
+	if (is_function)
+		clock_exclude_more(session->stack, session->stack->function_cost);
 }
 
 /* clang-format off */

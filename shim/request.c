@@ -54,8 +54,10 @@ uint64_t *request_find_cells(struct session *session, struct request *request,
 		return NULL;
 	}
 	errno = error;
-	if (request->serial)
+	if (request->serial) {
 		frame_stack_add_cost(session->stack, session->stack->cell_cost);
+		clock_exclude_more(session->stack, session->stack->cell_cost);
+	}
 	cache->serial = request->serial;
 	cache->cells = cell_at(request->counters, cell);
 	return cache->cells;

@@ -24,6 +24,8 @@
 #define PATIENCE_DEFAULT 300 /* seconds; some 10 are needed */
 #define WAIT_US		 10000
 
+#define COST_PROCESSES 4 /* that measure what events cost, of which the mean counts */
+
 struct options {
 	gboolean show, json, quiet, costs;
 	int patience;
@@ -204,18 +206,13 @@ static enum command_status show(const char *engine, bool json)
 
 /* ---- The other process ---- */
 
-/* In the scratch directory; what libfbprof.so writes while costs are measured. */
-#define LOGS "costs-log"
-
 static enum command_status calibrate_costs_here(const struct options *options)
 {
-	char *logs = g_build_filename(options->scratch, LOGS, NULL), *error = NULL;
 	const struct cost_calibration calibration = { .client = options->client,
 						      .directory = options->scratch,
-						      .logs = logs,
-						      .quiet = options->quiet };
+						      .logs = g_getenv("FBPROF_DIR") };
 	enum command_status status = COMMAND_DONE;
-	char sentence[CACHE_ERROR_SIZE];
+	char sentence[CACHE_ERROR_SIZE], *error = NULL;
 	struct cost_table table;
 
 	if (!calibrate_costs(&calibration, &table, &error))
@@ -257,16 +254,31 @@ static void set_up_child(gpointer data)
 	setrlimit(RLIMIT_CORE, &none);
 }
 
+/* Of this installation, wherever it was moved to; else where it was built for. */
+static char *find_library(void)
+{
+	char *program = g_file_read_link("/proc/self/exe", NULL);
+	char *bin = program ? g_path_get_dirname(program) : NULL;
+	char *path = bin ? g_build_filename(bin, "..", "lib", "libfbprof.so", NULL) : NULL;
+
+	g_free(program);
+	g_free(bin);
+	if (path && g_file_test(path, G_FILE_TEST_EXISTS))
+		return path;
+	g_free(path);
+	return g_strdup(FBPROF_LIBDIR "/libfbprof.so");
+}
+
 /* Costs are those of libfbprof.so, which is told nothing but where its log goes; and knows no costs. */
 static char **preload(char **environment, const char *directory)
 {
-	char *logs = g_build_filename(directory, LOGS, NULL);
+	char *logs = g_build_filename(directory, "costs-XXXXXX", NULL), *library = find_library();
 
-	g_mkdir_with_parents(logs, 0700);
-	environment =
-		g_environ_setenv(environment, "LD_PRELOAD", FBPROF_LIBDIR "/libfbprof.so", TRUE);
+	g_mkdtemp(logs);
+	environment = g_environ_setenv(environment, "LD_PRELOAD", library, TRUE);
 	environment = g_environ_setenv(environment, "FBPROF_DIR", logs, TRUE);
 	environment = g_environ_setenv(environment, "FBPROF_CACHE", directory, TRUE);
+	g_free(library);
 	g_free(logs);
 	return g_environ_unsetenv(environment, "FBPROF_OPTIONS");
 }
@@ -397,7 +409,35 @@ static enum command_status run_child(const struct scratch_root *root, const char
 	wait_status = wait_for_child(child, options->patience, &late);
 	status = judge_child(engine, wait_status, late);
 	g_spawn_close_pid(child);
-	return status == COMMAND_DONE ? keep(root, engine, identity, options) : status;
+	return status;
+}
+
+/* Saves the mean of what several processes find, in the scratch directory as they do. */
+static enum command_status run_for_costs(const struct scratch_root *root, const char *engine,
+					 const char *identity, const struct options *options)
+{
+	struct cost_table mean = cost_table_default, table;
+	enum command_status status = COMMAND_DONE;
+	char error[CACHE_ERROR_SIZE];
+
+	for (int i = 0; i < COST_PROCESSES && status == COMMAND_DONE; i++) {
+		status = run_child(root, engine, identity, options);
+		if (status != COMMAND_DONE)
+			break;
+		if (!cost_table_load(&table, root->directory, identity, error))
+			return command_fail(NULL, "%s", error);
+		for (int mode = LOG_MODE_SAMPLED; mode < COST_MODES; mode++) {
+			for (int kind = 0; kind < COSTS; kind++)
+				mean.cost[mode][kind] +=
+					(table.cost[mode][kind] - mean.cost[mode][kind]) / (i + 1);
+		}
+		if (!options->quiet)
+			fprintf(stderr, "fbprof: calibrate: costs, process %d of %d\n", i + 1,
+				COST_PROCESSES);
+	}
+	if (status == COMMAND_DONE && !cost_table_save(&mean, root->directory, identity, error))
+		return command_fail(NULL, "%s", error);
+	return status;
 }
 
 static enum command_status calibrate_file(const char *engine, const struct options *options)
@@ -411,10 +451,14 @@ static enum command_status calibrate_file(const char *engine, const struct optio
 	command_catch_signals(false);
 	/* Ignored by whoever started us, it would keep the other process's status from us. */
 	signal(SIGCHLD, SIG_DFL);
-	if (scratch_root_make(&root, engine, options->client, &error))
-		status = run_child(&root, engine, identity, options);
-	else
+	if (scratch_root_make(&root, engine, options->client, &error)) {
+		status = (options->costs ? run_for_costs : run_child)(&root, engine, identity,
+								      options);
+		if (status == COMMAND_DONE)
+			status = keep(&root, engine, identity, options);
+	} else {
 		status = command_fail(engine, "%s", error);
+	}
 	scratch_root_free(&root);
 	g_free(error);
 	return status;
@@ -475,11 +519,14 @@ const struct command command_calibrate = {
 	.name = "calibrate",
 	.arguments = "ENGINE",
 	.missing = "no engine given: name its file, libEngine*.so",
-	.summary = "Learn where an engine keeps its position, for passive profiling",
-	.help = "ENGINE is the file that the server has loaded, plugins/libEngine13.so or the like.  It is\n"
+	.summary = "Learn where an engine keeps its position, or what its events cost",
+	.help = "Where an engine keeps its position is for passive profiling; what events cost (--costs) for\n"
+		"the times of sessions.\n\n"
+		"ENGINE is the file that the server has loaded, plugins/libEngine13.so or the like.  It is\n"
 		"loaded in a process of fbprof's own, on scratch databases in TMPDIR; nothing of the\n"
 		"installation is changed.  What was found, and verified, is kept in FBPROF_CACHE, or else\n"
 		"in fbprof/ of the user's cache directory, for this very file.  If it can't be verified,\n"
-		"the exit status is 1.",
+		"the exit status is 1.  Costs hold for this kind of CPU, too; measure them, for some 30\n"
+		"seconds, when the machine does little else.",
 	.run = run,
 };

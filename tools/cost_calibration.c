@@ -18,9 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#define ROUNDS	 12 /* of a workload; while what is missed is too much, so many more … */
-#define ATTEMPTS 3  /* … until it is so often */
+#define ROUNDS	 4 /* of a workload; while what is missed is too much, so many more … */
+#define ATTEMPTS 3 /* … until it is so often */
 
 /* May be missed, as a part of the unprofiled time, by the weight of the workload. */
 #define MISSED_MOST 0.12
@@ -120,7 +121,8 @@ struct state {
 	struct client_attachment attachment;
 	GArray *sessions; /* the index in `found` of each, in the order in which they are started */
 	struct found found[MODES][WORKLOADS];
-	double unit[MODES]; /* ns: the shortest that a session had */
+	GArray *units[MODES]; /* ns: of each session … */
+	double unit[MODES];   /* … and their median */
 };
 
 /* ---- Running ---- */
@@ -174,27 +176,8 @@ static bool run_once(struct state *state, unsigned mode, unsigned number, char *
 	return done;
 }
 
-/* NULL, with a sentence: there is none. */
-static char *find_log(const struct state *state, char **error)
-{
-	const char *directory = state->calibration->logs;
-	GDir *dir = g_dir_open(directory, 0, NULL);
-	const char *name = dir ? g_dir_read_name(dir) : NULL;
-	char *path = name ? g_build_filename(directory, name, NULL) : NULL;
-
-	if (dir)
-		g_dir_close(dir);
-	if (!path)
-		*error = g_strdup(
-			"libfbprof.so wrote no log: this engine has no profiler, as before "
-			"Firebird 5, or the library could not be preloaded");
-	return path;
-}
-
 static bool run_rounds(struct state *state, char **error)
 {
-	char *log;
-
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (unsigned mode = 0; mode < MODES; mode++) {
 			for (unsigned i = 0; i < WORKLOADS; i++) {
@@ -202,13 +185,6 @@ static bool run_rounds(struct state *state, char **error)
 					return false;
 			}
 		}
-		log = find_log(state, error);
-		if (!log)
-			return false;
-		g_free(log);
-		if (!state->calibration->quiet)
-			fprintf(stderr, "fbprof: calibrate: costs, round %u of %u\n", round + 1,
-				ROUNDS);
 	}
 	return true;
 }
@@ -280,8 +256,41 @@ static void read_session(struct state *state, const struct model_session *sessio
 	if (found->reported == 0 || one.reported < found->reported)
 		found->reported = one.reported;
 	memcpy(found->count, one.count, sizeof(one.count));
-	if (state->unit[mode] == 0 || unit < state->unit[mode])
-		state->unit[mode] = unit;
+	g_array_append_val(state->units[mode], unit);
+}
+
+static gint compare_numbers(gconstpointer left, gconstpointer right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+static double take_median(GArray *numbers)
+{
+	double median;
+
+	g_array_sort(numbers, compare_numbers);
+	median = g_array_index(numbers, double, numbers->len / 2);
+	g_array_set_size(numbers, 0);
+	return median;
+}
+
+/* NULL, with a sentence: there is none. */
+static char *find_log(const struct state *state, char **error)
+{
+	const char *directory = state->calibration->logs;
+	GDir *dir = g_dir_open(directory, 0, NULL);
+	const char *name = dir ? g_dir_read_name(dir) : NULL;
+	char *path = name ? g_build_filename(directory, name, NULL) : NULL;
+
+	if (dir)
+		g_dir_close(dir);
+	if (!path)
+		*error = g_strdup(
+			"libfbprof.so wrote no log: it must be in lib/ beside the bin/ that fbprof "
+			"is in");
+	return path;
 }
 
 static bool read_log(struct state *state, char **error)
@@ -304,6 +313,8 @@ static bool read_log(struct state *state, char **error)
 		for (guint i = 0; i < model->sessions->len; i++)
 			read_session(state, model->sessions->pdata[i],
 				     g_array_index(state->sessions, unsigned, i));
+		for (unsigned mode = 0; mode < MODES; mode++)
+			state->unit[mode] = take_median(state->units[mode]);
 		done = true;
 	}
 	model_free(model);
@@ -422,14 +433,31 @@ static double missed_most(const struct state *state, unsigned mode, const int32_
 
 /* ---- The whole ---- */
 
+static bool has_profiler(struct state *state, char **error)
+{
+	char *version = client_query(&state->attachment,
+				     "select cast(rdb$get_context('SYSTEM', 'ENGINE_VERSION') as "
+				     "varchar(20)) from rdb$database",
+				     error);
+	bool has = version && g_ascii_strtoull(version, NULL, 10) >= 5;
+
+	if (version && !has)
+		*error = g_strdup_printf("Firebird %s has no profiler, so its events cost nothing: "
+					 "--costs is for 5.0 and later",
+					 version);
+	g_free(version);
+	return has;
+}
+
 static bool prepare(struct state *state, struct client **client, char **error)
 {
-	char *path = g_build_filename(state->calibration->directory, "costs.fdb", NULL);
+	char *path = g_strdup_printf("%s/costs-%d.fdb", state->calibration->directory, getpid());
 	bool done;
 
 	*client = client_load(state->calibration->client, error);
 	done = *client &&
 	       client_create_database(*client, &state->attachment, path, "SYSDBA", error) &&
+	       has_profiler(state, error) &&
 	       client_execute_all(&state->attachment, definitions, error);
 	g_free(path);
 	return done;
@@ -468,9 +496,13 @@ bool calibrate_costs(const struct cost_calibration *calibration, struct cost_tab
 
 	state->calibration = calibration;
 	state->sessions = g_array_new(FALSE, FALSE, sizeof(unsigned));
+	for (unsigned mode = 0; mode < MODES; mode++)
+		state->units[mode] = g_array_new(FALSE, FALSE, sizeof(double));
 	done = prepare(state, &client, error) && find_costs(state, table, error);
 	client_detach(&state->attachment);
 	g_array_free(state->sessions, TRUE);
+	for (unsigned mode = 0; mode < MODES; mode++)
+		g_array_free(state->units[mode], TRUE);
 	g_free(state);
 	return done;
 }

@@ -126,7 +126,7 @@ _fbprof_calibrate() {
 		;;
 	*)
 		if [[ $1 == -* && $2 != -c && $2 != --client ]]; then
-			_fbprof_words '--show --json --client --timeout --quiet --help --version' "$1"
+			_fbprof_words '--costs --show --json --client --timeout --quiet --help --version' "$1"
 		else
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -f -- "$1")

@@ -72,20 +72,26 @@ def layouts(session_scratch) -> Path:
     return directory
 
 
+class MeasuredCosts:
+    """What `fbprof calibrate --costs` did, once: a machine may be too busy for it."""
+
+    def __init__(self, scratch: Path):
+        self.engine = env.FIREBIRD / 'plugins/libEngine13.so'
+        self.cache = scratch
+        self.cache.mkdir()
+        self.environment = env.environment(FBPROF_CACHE=str(self.cache))
+        self.done = env.run([env.FBPROF, 'calibrate', '--costs', self.engine], self.environment, check=False, timeout=400)
+
+
 @pytest.fixture(scope='session')
-def measured_costs(session_scratch) -> Path:
-    """A cache (FBPROF_CACHE) with what events cost on this machine, unless that is too busy to tell."""
-    directory = session_scratch / 'costs'
-    directory.mkdir()
-    env.run([env.FBPROF, 'calibrate', '--quiet', '--costs', env.FIREBIRD / 'plugins/libEngine13.so'],
-            env.environment(FBPROF_CACHE=str(directory)), check=False, timeout=300)
-    return directory
+def measured_costs(session_scratch) -> MeasuredCosts:
+    return MeasuredCosts(session_scratch / 'costs')
 
 
 @pytest.fixture(scope='module')
 def costs(measured_costs):
     """Sessions of this module know what events cost on this machine."""
-    env.CACHE = measured_costs
+    env.CACHE = measured_costs.cache
     yield
     env.CACHE = None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import firebird_env as env
+from passive import table
 
 VERSIONS = ['5.0.4', '4.0.7', '3.0.14']
 
@@ -70,6 +71,37 @@ def test_learns_and_verifies(version, calibrated):
     text = calibrate(calibration.environment, '--show', engine).stdout
     assert re.search(rf'^Engine +{re.escape(version)}$', text, re.MULTILINE)
     assert re.search(r'^line +u32 +request +\+0x[0-9a-f]+$', text, re.MULTILINE)
+
+
+def test_costs(scratch, database, root, profiler, measured_costs):
+    """Measured, shown, and used by sessions; or not saved, as the machine was too busy to tell."""
+    done, engine = measured_costs.done, measured_costs.engine
+    if 'the machine is too busy' in done.stderr:
+        refused(done, 1, "the costs of events don't explain what was measured, by \\d+ %")
+        assert not any(measured_costs.cache.iterdir())
+        return
+    assert (done.returncode, done.stdout) == (0, ''), done.stderr
+    assert 'costs, process 1 of ' in done.stderr
+    assert [file.name for file in measured_costs.cache.iterdir()] == [f'{sha256(engine)}.costs']
+
+    show = '--show', '--costs', engine
+    costs = json.loads(calibrate(measured_costs.environment, '--json', *show).stdout)
+    assert set(costs) == {'line', 'open', 'fetch', 'request', 'row', 'function', 'detailed', 'cell', 'read'}
+    assert all(cost > 0 for kind in ('line', 'fetch', 'request', 'row') for cost in costs[kind][:2])
+    assert len(calibrate(measured_costs.environment, *show).stdout.splitlines()) == 1 + len(costs)
+
+    env.run_program('timed.py', shutil.copy(database, scratch / 'copy.fdb'), 'psql_loop', 'MODE=COARSE', root=root,
+                    preload=profiler, log_dir=scratch / 'log', FBPROF_CACHE=str(measured_costs.cache))
+    session = table(env.logs(scratch / 'log')[0], 'sessions')[0]
+    for kind in 'line', 'fetch', 'row':
+        ratio = int(session[f'{kind}_cost_ps']) / int(session['request_cost_ps'])
+        assert ratio == pytest.approx(costs[kind][1] / costs['request'][1], rel=0.001)
+
+
+@pytest.mark.parametrize('version', ['4.0.7', '3.0.14'])
+def test_costs_of_an_engine_without_a_profiler(version, scratch, variables, calibrated):
+    refused(calibrate(variables, '--costs', calibrated(version).engine), 1, 'has no profiler, so its events cost nothing')
+    assert list((scratch / 'tmp').iterdir()) == []
 
 
 def test_layout_of_another_file_is_not_used(scratch, cache, variables, calibrated):

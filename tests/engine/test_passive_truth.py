@@ -22,12 +22,9 @@ from passive import LINE, ROW, STATEMENT
 
 pytestmark = pytest.mark.usefixtures('costs')
 
-POINTS = 3
-# Where calls take some µs a look takes longer than they do (docs/passive.md): not always within 3 points.
-MORE_POINTS = {('nested_procedures', 'from outside'): 5, ('nested_procedures', 'in-process'): 12,
-               ('functions_in_select', 'in-process'): 6, ('triggers', 'in-process'): 8,
-               ('execute_statement', 'from outside'): 5, ('execute_statement', 'in-process'): 5}
+POINTS = 3 * env.SLACK
 ROUNDS_LEAST, ROUNDS_MOST = 2, 5
+CHAIN_TRIES = 3
 SECONDS = 1.0
 OFTEN = '--interval', 250, '--plan-rate', 1000, '--share', 100
 
@@ -81,11 +78,10 @@ def check_shares(work, measure, ways) -> None:
         wrong = []
         for way, (run, kinds) in ways.items():
             found[way].append(run(number))
-            limit = MORE_POINTS.get((work, way), POINTS)
             for kind in kinds:
                 medians = passive.median_shares(measured, kind), passive.median_shares(found[way], kind)
                 wrong += [f'{points:.1f} points: {way}, {kind} {key}: measured {medians[0][key]:.1f} %, {medians[1][key]:.1f} %'
-                          for key, points in passive.gaps(measured, found[way], kind).items() if points > limit]
+                          for key, points in passive.gaps(measured, found[way], kind).items() if points > POINTS]
         if number >= ROUNDS_LEAST and not wrong:
             return
     pytest.fail(f'too many points between all of {ROUNDS_MOST} rounds; medians:\n' + '\n'.join(wrong),
@@ -158,18 +154,30 @@ def beginnings(chains) -> set[tuple]:
     return {chain[:size] for chain in chains for size in range(1, len(chain) + 1)}
 
 
+def misfits(ours: collections.Counter, theirs: collections.Counter) -> set[tuple]:
+    """What is seen often enough in one of them, passive mode and a session, and not at all in the other."""
+    seen = {chain for chain, count in ours.items() if count > 0.01 * ours.total()}
+    expected = {chain for chain, count in theirs.items() if count * ours.total() > 20 * theirs.total()
+                and count > 0.02 * theirs.total()}
+    return (seen - beginnings(theirs)) | (expected - beginnings(ours))
+
+
 @pytest.mark.parametrize('work', CORPUS)
 def test_chains_are_those_of_a_session(scratch, plans, root, profiler, layouts, work):
     """What is seen is a chain of the session, or the beginning of one; and none is missed that is to be expected.
 
-    Either is sampled, so what is seldom may be seen by one of them only.
+    Either is sampled, so what is seldom may be seen by one of them only: then both go on, up to some times.
     """
-    session = passive.run_in_session(plans, root, scratch / 'sampled', work, SECONDS, 'SAMPLED')
-    outside = passive.run_recorded(plans, root, scratch / 'outside', work, SECONDS, layouts, *OFTEN)
-    for kind in 'request', 'source':
-        ours, theirs = chains_of(outside, kind), chains_of(session, kind)
-        shown = '\n'.join(f'{ours[chain]:6} {theirs[chain]:6} {" > ".join(chain)}' for chain in sorted({*ours, *theirs}))
-        assert {chain for chain, count in ours.items() if count > 0.01 * ours.total()} <= beginnings(theirs), shown
-        expected = {chain for chain, count in theirs.items() if count * ours.total() > 20 * theirs.total()
-                    and count > 0.02 * theirs.total()}
-        assert expected <= beginnings(ours), shown
+    kinds = 'request', 'source'
+    ours, theirs = ({kind: collections.Counter() for kind in kinds} for _ in range(2))
+    for number in range(CHAIN_TRIES):
+        session = passive.run_in_session(plans, root, scratch / f'sampled-{number}', work, SECONDS, 'SAMPLED')
+        outside = passive.run_recorded(plans, root, scratch / f'outside-{number}', work, SECONDS, layouts, *OFTEN)
+        for kind in kinds:
+            ours[kind] += chains_of(outside, kind)
+            theirs[kind] += chains_of(session, kind)
+        if not any(misfits(ours[kind], theirs[kind]) for kind in kinds):
+            return
+    pytest.fail('\n'.join(f'{ours[kind][chain]:6} of {ours[kind].total()} {theirs[kind][chain]:6} of {theirs[kind].total()}'
+                          f' {" > ".join(chain)}' for kind in kinds for chain in misfits(ours[kind], theirs[kind])),
+                pytrace=False)

@@ -1,7 +1,7 @@
 """Times are true: what is charged adds up to what the client waited for, and falls where the time went.
 
-Only ratios of times within one run are looked at, and since the machine may be shared, a scenario has three
-tries. A profiler that is wrong is wrong in all of them.
+Only ratios of times within one run are looked at, and since the machine may be shared, a scenario has some
+tries. A profiler that is wrong is wrong in all of them. How exact it is, ./run bench tells.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import firebird_env as env
 import prof_tables
 
 TRIES = 6
+POINTS = 0.03 * env.SLACK
 
 pytestmark = pytest.mark.usefixtures('costs')
 MODES = pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS', 'MODE=COARSE',
@@ -138,10 +139,10 @@ def check_shares_of_two_loops(run_once) -> None:
         mine, other = lines[9] + lines[10], lines[11] + lines[12]
         share = mine / (mine + other)
         covered = (mine + other) / 1e9 / timing['elapsed']
-        return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({first:.4f} s, {second:.4f} s);'
-                                            f' the lines cover {covered:.3f} of the time')
+        return abs(share - truth) <= POINTS, (f'share {share:.4f}, in truth {truth:.4f} ({first:.4f} s, {second:.4f} s);'
+                                              f' the lines cover {covered:.3f} of the time')
 
-    first_good_try(attempt_once, 'the share of the first loop is off by more than 3 points')
+    first_good_try(attempt_once, 'the share of the first loop is off')
 
 
 @pytest.mark.parametrize('options', ['MODE=SAMPLED', 'MODE=SAMPLED,DETAILED_REQUESTS',
@@ -164,7 +165,7 @@ def test_shares_of_two_densities(scratch, database, root, profiler, mode):
         times = [statistics.median(row['total_elapsed_time'] for row in requests_of(tables, text))
                  for text in timing['texts']]
         share, truth = times[0] / sum(times), timing['alone'][0] / sum(timing['alone'])
-        return abs(share - truth) <= 0.03, (f'share {share:.4f}, in truth {truth:.4f} ({timing["alone"][0]:.4f} s,'
-                                            f' {timing["alone"][1]:.4f} s)')
+        return abs(share - truth) <= POINTS, (f'share {share:.4f}, in truth {truth:.4f} ({timing["alone"][0]:.4f} s,'
+                                              f' {timing["alone"][1]:.4f} s)')
 
-    first_good_try(attempt_once, 'the share of the dense statement is off by more than 3 points')
+    first_good_try(attempt_once, 'the share of the dense statement is off')
