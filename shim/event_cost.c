@@ -176,6 +176,12 @@ void event_cost_update(struct frame_stack *stack, int64_t now)
 	if (stack->cost_updated && stack->cost_mode == LOG_MODE_MEASURED) {
 		int64_t read_cost = clock_read_cost();
 
+		for (unsigned i = 1; i < BATCHES_NOW; i++) {
+			int64_t other = clock_read_cost();
+
+			if (other < read_cost)
+				read_cost = other;
+		}
 		if (read_cost < 3 * stack->batch_read_cost)
 			stack->batch_read_cost = (3 * stack->batch_read_cost + read_cost + 2) / 4;
 	}
