@@ -234,8 +234,11 @@ static enum passive_state read_position(struct recorder_source *interface,
 	struct head *head = source->has_heads ? &source->heads[thread - interface->threads] : NULL;
 	enum passive_state state;
 
-	if (head && is_idle(head))
+	if (head && is_idle(head)) {
+		position->count = 0;
+		position->first = (struct passive_head){ 0 };
 		return PASSIVE_IDLE;
+	}
 	state = passive_read(source->process->pid, source->layout, thread, position);
 	if (head)
 		head->expected = state == PASSIVE_IDLE ? head->first : 0;
