@@ -166,6 +166,14 @@ static inline uint64_t clock_since_jump(void)
 	return (uint64_t)(clock_thread.nanoseconds - clock_thread.jump);
 }
 
+/* Measured mode, on a thread that is inside: so much, in units of COST_PER_NS_SHIFT, does not count. */
+static inline void clock_leave_out(struct clock_thread *thread, int64_t work)
+{
+	work += thread->fraction;
+	thread->fraction = work & ((1u << COST_PER_NS_SHIFT) - 1);
+	thread->offset += work >> COST_PER_NS_SHIFT;
+}
+
 /* A prime, lest events that take turns are never those that are measured. */
 #define CLOCK_OWN_WORK_EVERY 17
 
@@ -184,7 +192,6 @@ void clock_exclude_measured(struct frame_stack *stack, unsigned event);
  */
 static inline void clock_exclude(struct frame_stack *stack, unsigned event)
 {
-	struct clock_thread *thread = &clock_thread;
 	int64_t work = stack->own_work[event];
 
 	if (__builtin_expect(stack->own_work_due <= 0 || !work, 0)) {
@@ -192,21 +199,14 @@ static inline void clock_exclude(struct frame_stack *stack, unsigned event)
 		return;
 	}
 	stack->own_work_due--;
-	work += thread->fraction;
-	thread->fraction = work & ((1u << COST_PER_NS_SHIFT) - 1);
-	thread->offset += work >> COST_PER_NS_SHIFT;
+	clock_leave_out(&clock_thread, work);
 }
 
 /* Beside it, in measured mode: what something costs more than its kind of event does. */
 static inline void clock_exclude_more(const struct frame_stack *stack, int64_t cost)
 {
-	struct clock_thread *thread = &clock_thread;
-
-	if (stack->clock_mode != CLOCK_MEASURED || !clock_is_inside(stack))
-		return;
-	cost += thread->fraction;
-	thread->fraction = cost & ((1u << COST_PER_NS_SHIFT) - 1);
-	thread->offset += cost >> COST_PER_NS_SHIFT;
+	if (stack->clock_mode == CLOCK_MEASURED && clock_is_inside(stack))
+		clock_leave_out(&clock_thread, cost);
 }
 
 /* Until the next clock_exclude(): negative, with the number of events to come kept as its complement. */

@@ -162,15 +162,8 @@ static bool run_statements(struct state *state, struct client_attachment *attach
 {
 	for (; *statements; statements++) {
 		oracle_profiler_statement();
-		if (g_str_has_prefix(*statements, "select")) {
-			char *row = client_query(attachment, *statements, error);
-
-			if (!row)
-				return false;
-			g_free(row);
-		} else if (!client_execute(attachment, *statements, error)) {
+		if (!client_run(attachment, *statements, error))
 			return false;
-		}
 		check_idle(state, tls);
 	}
 	return client_commit(attachment, error);

@@ -201,6 +201,17 @@ bool client_execute(struct client_attachment *attachment, const char *sql, char 
 		failed(client, status, sql, error));
 }
 
+bool client_run(struct client_attachment *attachment, const char *sql, char **error)
+{
+	char *row;
+
+	if (!g_str_has_prefix(sql, "select"))
+		return client_execute(attachment, sql, error);
+	row = client_query(attachment, sql, error);
+	g_free(row);
+	return row != NULL;
+}
+
 bool client_commit(struct client_attachment *attachment, char **error)
 {
 	const struct client *client = attachment->client;

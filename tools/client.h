@@ -31,6 +31,10 @@ bool client_create_database(const struct client *client, struct client_attachmen
 bool client_attach(const struct client *client, struct client_attachment *attachment,
 		   const char *database, const char *user, char **error);
 bool client_execute(struct client_attachment *attachment, const char *sql, char **error);
+
+/* The same of any statement: of a query the first row is read, as by client_query(), and dropped. */
+bool client_run(struct client_attachment *attachment, const char *sql, char **error);
+
 bool client_commit(struct client_attachment *attachment, char **error);
 
 /* Executes statements up to NULL, each in a transaction of its own. */

@@ -153,37 +153,44 @@ static void print_json(const struct layout *layout, struct sink *sink)
 	sink_put(sink, "]\n}\n");
 }
 
-static enum command_status show_costs(const char *engine, bool json)
+static void print_costs(const struct cost_table *costs, struct sink *sink)
 {
 	static const struct table_column columns[] = {
 		{ "event", FALSE }, { "sampled", TRUE }, { "coarse", TRUE }, { "measured", TRUE }
 	};
+	struct table *table = table_new(columns, G_N_ELEMENTS(columns));
+
+	for (unsigned kind = 0; kind < COSTS; kind++) {
+		table_add(table, g_strdup(cost_kind_name(kind)), NULL);
+		for (unsigned mode = LOG_MODE_SAMPLED; mode < COST_MODES; mode++)
+			table_add(table, g_strdup_printf("%.2f", costs->cost[mode][kind] / 1024.0),
+				  NULL);
+	}
+	table_print(table, sink, 0);
+	table_free(table);
+}
+
+/* Of each kind those of sampled, coarse and measured mode, in 1/1024 of the unit. */
+static void print_json_costs(const struct cost_table *costs, struct sink *sink)
+{
+	for (unsigned kind = 0; kind < COSTS; kind++)
+		sink_print(sink, "%s\"%s\": [%d, %d, %d]", kind ? ", " : "{", cost_kind_name(kind),
+			   costs->cost[LOG_MODE_SAMPLED][kind], costs->cost[LOG_MODE_COARSE][kind],
+			   costs->cost[LOG_MODE_MEASURED][kind]);
+	sink_put(sink, "}\n");
+}
+
+static enum command_status show_costs(const char *engine, bool json)
+{
 	char identity[LAYOUT_IDENTITY_SIZE], error[CACHE_ERROR_SIZE];
 	struct cost_table costs;
-	struct table *table;
 	struct sink sink;
 
 	if (!layout_identify(engine, identity, error) ||
 	    !cost_table_load(&costs, NULL, identity, error))
 		return command_fail(NULL, "%s", error);
 	sink_open(&sink, STDOUT_FILENO);
-	table = table_new(columns, G_N_ELEMENTS(columns));
-	for (unsigned kind = 0; kind < COSTS; kind++) {
-		if (json)
-			sink_print(&sink, "%s\"%s\": [%d, %d, %d]", kind ? ", " : "{",
-				   cost_kind_name(kind), costs.cost[LOG_MODE_SAMPLED][kind],
-				   costs.cost[LOG_MODE_COARSE][kind],
-				   costs.cost[LOG_MODE_MEASURED][kind]);
-		table_add(table, g_strdup(cost_kind_name(kind)), NULL);
-		for (unsigned mode = LOG_MODE_SAMPLED; mode < COST_MODES; mode++)
-			table_add(table, g_strdup_printf("%.2f", costs.cost[mode][kind] / 1024.0),
-				  NULL);
-	}
-	if (json)
-		sink_put(&sink, "}\n");
-	else
-		table_print(table, &sink, 0);
-	table_free(table);
+	(json ? print_json_costs : print_costs)(&costs, &sink);
 	return command_close_stdout(&sink);
 }
 

@@ -9,6 +9,7 @@
  * the unprofiled times, are least.
  */
 #include "cost_calibration.h"
+#include "../passive/position.h"
 #include "client.h"
 #include "model.h"
 
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS	 4 /* of a workload; while what is missed is too much, so many more … */
@@ -127,28 +127,14 @@ struct state {
 
 /* ---- Running ---- */
 
-static bool execute(struct state *state, const char *sql, char **error)
-{
-	char *row;
-
-	if (!g_str_has_prefix(sql, "select"))
-		return client_execute(&state->attachment, sql, error);
-	row = client_query(&state->attachment, sql, error);
-	g_free(row);
-	return row != NULL;
-}
-
 static bool time_statement(struct state *state, const char *sql, double *shortest, char **error)
 {
-	struct timespec before, after;
+	uint64_t began = passive_clock();
 	double took;
 
-	clock_gettime(CLOCK_MONOTONIC, &before);
-	if (!execute(state, sql, error))
+	if (!client_run(&state->attachment, sql, error))
 		return false;
-	clock_gettime(CLOCK_MONOTONIC, &after);
-	took = (double)(after.tv_sec - before.tv_sec) * 1e9 +
-	       (double)(after.tv_nsec - before.tv_nsec);
+	took = (double)(passive_clock() - began);
 	if (*shortest == 0 || took < *shortest)
 		*shortest = took;
 	return true;
@@ -261,9 +247,7 @@ static void read_session(struct state *state, const struct model_session *sessio
 
 static gint compare_numbers(gconstpointer left, gconstpointer right)
 {
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
+	return MODEL_ORDER(*(const double *)left, *(const double *)right);
 }
 
 static double take_median(GArray *numbers)
